@@ -79,18 +79,18 @@ class GlooAllreduce final : public GlooOperation {
     }
     if (elements == 0) return;
     const auto node_peers = work.plan != nullptr ? mates_of(work, peers, scratch_) : nullptr;
-    const std::size_t bytes = elements * size_of(arithmetic.wire);
-    const bool is_adasum = arithmetic.op == ReduceOp::adasum;
-    algorithm_ = choose(work, peers, bytes);
-    if (!is_adasum) trace::mark_choice(activity_of(algorithm_));
-    if (is_adasum) {
-      through_buffer(arithmetic, elements, [&](std::byte* buffer) {
+    if (arithmetic.op == ReduceOp::adasum) {
+      return through_buffer(arithmetic, elements, [&](std::byte* buffer) {
         std::vector<std::size_t> lengths;
         for (const auto& tensor : tensors_) lengths.push_back(tensor.elements);
         adasum_allreduce(peers, arithmetic.wire, buffer, lengths, scratch_);
         if (!arithmetic.compressed()) arithmetic.finish(buffer, elements);
       });
-    } else if (algorithm_ == AllreduceAlgorithm::doubling) {
+    }
+    const std::size_t bytes = elements * size_of(arithmetic.wire);
+    algorithm_ = choose(work, peers, bytes);
+    trace::mark_choice(activity_of(algorithm_));
+    if (algorithm_ == AllreduceAlgorithm::doubling) {
       through_buffer(arithmetic, elements, [&](std::byte* buffer) {
         const ReduceFunction reduce = reduce_function(arithmetic.wire, arithmetic.op);
         const std::size_t element = size_of(arithmetic.wire);
