@@ -10,7 +10,7 @@ namespace hvd::runtime {
 namespace {
 
 // Neighbouring blocks, by their numbers.
-struct Range {
+struct BlockRange {
   int begin;
   int count;
 };
@@ -29,7 +29,7 @@ class Halving {
   void gather();
 
  private:
-  std::vector<Piece> pieces_in(Range blocks) const;
+  std::vector<Piece> pieces_in(BlockRange blocks) const;
 
   const Peers& peers_;
   const Reduction& reduction_;
@@ -38,7 +38,7 @@ class Halving {
   Departures departures_;
 };
 
-std::vector<Piece> Halving::pieces_in(Range blocks) const {
+std::vector<Piece> Halving::pieces_in(BlockRange blocks) const {
   std::vector<Piece> pieces;
   for (int block = blocks.begin; block < blocks.begin + blocks.count; ++block) {
     const auto& more = pieces_[static_cast<std::size_t>(block)];
@@ -48,13 +48,13 @@ std::vector<Piece> Halving::pieces_in(Range blocks) const {
 }
 
 void Halving::reduce_scatter() {
-  Range own{0, peers_.size()};
+  BlockRange own{0, peers_.size()};
   while (own.count > 1) {
     const bool is_first = own.count == peers_.size();
     const int half = own.count / 2;
     const bool is_last = half == 1;
     const int partner = peers_.rank() ^ half;
-    Range given{own.begin + half, half};
+    BlockRange given{own.begin + half, half};
     own.count = half;
     if (partner < peers_.rank()) std::swap(given.begin, own.begin);
 
@@ -75,10 +75,10 @@ void Halving::reduce_scatter() {
 }
 
 void Halving::gather() {
-  Range own{peers_.rank(), 1};
+  BlockRange own{peers_.rank(), 1};
   while (own.count < peers_.size()) {
     const int partner = peers_.rank() ^ own.count;
-    const Range others{own.begin ^ own.count, own.count};
+    const BlockRange others{own.begin ^ own.count, own.count};
     const auto missing = pieces_in(others);
     std::vector<Arrivals::Place> places;
     for (const auto& piece : missing) places.push_back({piece.result, piece.bytes});
