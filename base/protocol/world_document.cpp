@@ -70,7 +70,7 @@ static Status check(const WorldDocument& world) {
     return Status(Code::data_loss, "world document: " + what);
   };
   if (world.members.empty()) return wrong("it has no members");
-  std::set<std::pair<std::string, int>> places;
+  std::set<std::pair<std::string_view, int>> places;
   for (std::size_t i = 0; i < world.members.size(); ++i) {
     const auto& m = world.members[i];
     if (m.rank != static_cast<int>(i)) return wrong(cat("rank ", m.rank, " stands at place ", i));

@@ -19,6 +19,8 @@ namespace hvd::runtime {
 struct ShmOperationOptions {
   // An allreduce of up to so many bytes is reduced by every rank, after one sync() instead of two.
   std::size_t direct_bytes = std::size_t{32} << 10;
+  // More ranks than these never do that: each would read, and map, the memory of all others.
+  int direct_ranks = 64;
 };
 
 // In the order of their priority: all that come before Gloo's. Adasum is left to those.

@@ -103,7 +103,8 @@ class ShmAllreduce final : public ShmOperation {
     const ChunkReduction reduction(collective, arithmetic);
     const std::size_t bytes = inputs_.size() * reduction.element();
     HVD_RETURN_IF_ERROR(collective.open());
-    if (bytes <= std::min(options_.direct_bytes, collective.capacity())) {
+    if (collective.size() <= options_.direct_ranks &&
+        bytes <= std::min(options_.direct_bytes, collective.capacity())) {
       return by_everybody(reduction, collective);
     }
     ShmInPlaceAllreduce in_place(collective, arithmetic);

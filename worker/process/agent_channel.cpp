@@ -68,7 +68,7 @@ std::optional<LifeLock> take_life_lock(const std::string& descriptor) {
   return *std::move(lock);
 }
 
-Result<std::string> receive_world(int descriptor, FrameDecoder& decoder) {
+Result<WorldDocument> receive_world(int descriptor, FrameDecoder& decoder) {
   auto frame = receive_frame(descriptor, decoder, Clock::now() + kWelcomeTimeout);
   HVD_RETURN_IF_ERROR(frame.status());
   if (frame->kind != static_cast<std::uint16_t>(worker_link::Kind::world)) {
@@ -76,7 +76,7 @@ Result<std::string> receive_world(int descriptor, FrameDecoder& decoder) {
   }
   auto world = worker_link::World::decode(frame->payload);
   HVD_RETURN_IF_ERROR(world.status());
-  return std::move(world->document);
+  return WorldDocument::from_json(world->document);
 }
 
 }  // namespace
@@ -117,7 +117,7 @@ Result<AgentChannel*> AgentChannel::open(const std::string& descriptor,
   auto welcome = worker_link::Welcome::decode(frame->payload);
   HVD_RETURN_IF_ERROR(welcome.status());
 
-  std::string first_world;
+  std::optional<WorldDocument> first_world;
   if (welcome->world_follows) {
     auto world = receive_world(*number, decoder);
     HVD_RETURN_IF_ERROR(world.status().with_context("the world that follows the agent's welcome"));
@@ -132,7 +132,8 @@ Result<AgentChannel*> AgentChannel::open(const std::string& descriptor,
 }
 
 AgentChannel::AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome,
-                           std::string first_world, std::optional<LifeLock> life_lock)
+                           std::optional<WorldDocument> first_world,
+                           std::optional<LifeLock> life_lock)
     : opener_(::getpid()),
       fd_(std::move(fd)),
       life_lock_(std::move(life_lock)),

@@ -21,6 +21,7 @@
 #include "base/frame.h"
 #include "base/machine/life_lock.h"
 #include "base/protocol/worker_link.h"
+#include "base/protocol/world_document.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "runtime/core/world_spec.h"
@@ -38,8 +39,8 @@ class AgentChannel {
   bool is_of_this_process() const;
 
   const worker_link::Welcome& welcome() const { return welcome_; }
-  // The world document that came with the Welcome; empty if none did.
-  const std::string& first_world() const { return first_world_; }
+  // The world that came with the Welcome; nothing if none did.
+  const std::optional<WorldDocument>& first_world() const { return first_world_; }
   // The newest effective world document that the agent has sent since; empty before the first.
   std::string world() const;
   // Why the job is being stopped; nothing while it is not.
@@ -86,7 +87,7 @@ class AgentChannel {
  private:
   Status send_activity(std::uint32_t id, const Activity& activity);
   AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome,
-               std::string first_world, std::optional<LifeLock> life_lock);
+               std::optional<WorldDocument> first_world, std::optional<LifeLock> life_lock);
   void watch();
   void handle(const Frame& frame);
   TimePoint late_at() const;
@@ -100,7 +101,7 @@ class AgentChannel {
   FrameDecoder decoder_;  // of the watching thread, as is the next member
   TimePoint report_at_{};
   const worker_link::Welcome welcome_;
-  const std::string first_world_;
+  const std::optional<WorldDocument> first_world_;
   std::mutex send_mutex_;
   mutable std::mutex mutex_;
   mutable std::condition_variable stopped_;

@@ -15,12 +15,7 @@ Membership::Membership(AgentChannel& agent)
 Result<Membership*> Membership::begin(AgentChannel& agent) {
   // Never deleted: the channel's thread uses it as long as the process lives.
   auto* const membership = new Membership(agent);
-  if (const auto& text = agent.first_world(); !text.empty()) {
-    auto document = WorldDocument::from_json(text);
-    HVD_RETURN_IF_ERROR(
-        document.status().with_context("the world that follows the agent's welcome"));
-    membership->follower_.hear(std::move(*document));
-  }
+  if (const auto& world = agent.first_world()) membership->follower_.hear(*world);
   agent.listen({[membership](const worker_link::World& world) { membership->hear(world); },
                 [membership] {
                   const std::lock_guard lock(membership->mutex_);

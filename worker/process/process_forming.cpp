@@ -192,8 +192,8 @@ Status ProcessWorld::open_agent(const std::string& descriptor) {
 
 Result<WorldDocument> ProcessWorld::read_document(rendezvous::Client& client, TimePoint deadline) {
   std::string text = agent_->world();
-  if (text.empty()) text = agent_->first_world();
   if (text.empty()) {
+    if (const auto& first = agent_->first_world()) return *first;
     auto found = client.wait(kWorldScope, kCurrentWorldKey, deadline);
     HVD_RETURN_IF_ERROR(found.status().with_context("wait for the world to be published"));
     text = std::move(found->value);
@@ -322,15 +322,14 @@ Status ProcessWorld::restore_sets(const WorldDocument& document, rendezvous::Cli
 
   if (sets.empty()) {
     // The ranks that the program has named are those of the world that it was started in.
-    auto first = document;
-    if (auto started = WorldDocument::from_json(agent_->first_world()); started.ok()) {
-      const auto is_self = [this](const WorldMember& member) {
-        return member.incarnation == agent_->welcome().incarnation;
-      };
-      if (std::any_of(started->members.begin(), started->members.end(), is_self)) first = *started;
-    }
-    auto own =
-        SetTable::of(options_.process_sets, options_.lost_member == LostMember::shrink, first);
+    const auto& started = agent_->first_world();
+    const auto is_self = [this](const WorldMember& member) {
+      return member.incarnation == agent_->welcome().incarnation;
+    };
+    const bool is_member =
+        started && std::any_of(started->members.begin(), started->members.end(), is_self);
+    auto own = SetTable::of(options_.process_sets, options_.lost_member == LostMember::shrink,
+                            is_member ? *started : document);
     // The sets of a rank that do not count may be invalid.
     if (!own.ok() && (spec.rank == 0 || document.generation == kFirstGeneration)) {
       return own.status();

@@ -41,6 +41,26 @@ TEST(ShmOps, AllRanksGetTheSameBitsWhateverTheWindowsAndWhoReduces) {
   EXPECT_EQ(results.front(), sum_of_uneven_numbers(5, kCount));
 }
 
+TEST(ShmOps, SmallAllreducesHaveTheSameBitsWhetherEachRankReducesThemOrOne) {
+  for (const std::size_t count : {1, 5, 700}) {
+    for (const int direct_ranks : {1, 5}) {
+      ShmRankOptions options;
+      options.operations.direct_ranks = direct_ranks;
+      on_shm_ranks(
+          5,
+          [&](int rank, ShmRank& self) {
+            for (int round = 0; round < 5; ++round) {
+              OneTensor sum(Kind::allreduce, uneven_numbers(rank, count));
+              ASSERT_TRUE(sum.run(self, world_of(5, rank)).ok());
+              EXPECT_EQ(sum.output, sum_of_uneven_numbers(5, count))
+                  << count << " elements, up to " << direct_ranks << " ranks";
+            }
+          },
+          options);
+    }
+  }
+}
+
 struct Large {
   Kind kind;
   Compression compression = Compression::none;
