@@ -206,6 +206,26 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
   return result;
 }
 
+std::vector<std::string> warnings_of_misspelt_settings(const std::vector<std::string>& own) {
+  std::vector<std::string> names;
+  for (const Knob* const setting : all_settings()) {
+    if (setting->variable.starts_with("HVD_")) names.emplace_back(setting->variable);
+  }
+
+  std::vector<std::string> warnings;
+  for (const auto& entry : own) {
+    const std::string name = entry.substr(0, entry.find('='));
+    // hvdrun tells a worker by HVD_ELASTIC that its job is elastic.
+    if (!name.starts_with("HVD_") || name == "HVD_ELASTIC") continue;
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    const auto near = nearest(name, names);
+    if (!near) continue;
+    warnings.push_back(
+        cat("environment variable ", name, " has no effect; did you mean ", *near, "?"));
+  }
+  return warnings;
+}
+
 std::vector<std::string> own_environment() {
   std::vector<std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) result.emplace_back(*entry);

@@ -33,6 +33,10 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
                                              const EnvironmentArguments& arguments,
                                              const Values& values);
 
+// A warning for each HVD_* variable of `own` whose name is that of a setting but for a slip of the
+// fingers.
+std::vector<std::string> warnings_of_misspelt_settings(const std::vector<std::string>& own);
+
 // This process's own environment as NAME=VALUE entries.
 std::vector<std::string> own_environment();
 

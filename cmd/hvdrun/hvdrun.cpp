@@ -211,6 +211,9 @@ int run(const CommandLine& line) {
     const auto hosts = current_slurm_hosts(*values, environment);
     return hosts.ok() ? print_and_end(*hosts) : fail(hosts.status());
   }
+  for (const auto& warning : warnings_of_misspelt_settings(environment)) {
+    print_error(cat("warning: ", warning));
+  }
   auto setup = set_up_job(line, *values, environment);
   if (!setup.ok()) return fail(setup.status());
   if (line.action == Action::print_env)

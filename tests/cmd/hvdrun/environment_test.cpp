@@ -221,5 +221,46 @@ TEST(WorkerEnvironment, AKnobIsGivenByBothItsNames) {
   EXPECT_EQ(entries, (Entries{"HOROVOD_CYCLE_TIME=2", "HVD_CYCLE_TIME=2", "PYTHONUNBUFFERED=1"}));
 }
 
+TEST(MisspeltSettings, AreWarnedOf) {
+  EXPECT_EQ(warnings_of_misspelt_settings({"HVD_FUSON_THRESHOLD=1", "HVD_LOG=debug", "PATH=/bin"}),
+            (Entries{"environment variable HVD_FUSON_THRESHOLD has no effect; did you mean "
+                     "HVD_FUSION_THRESHOLD?",
+                     "environment variable HVD_LOG has no effect; did you mean HVD_LOG_LEVEL?"}));
+}
+
+TEST(MisspeltSettings, OtherVariablesAreNone) {
+  EXPECT_EQ(warnings_of_misspelt_settings({"HVD_FUSION_THRESHOLD=1",
+                                           "HVD_GRACE=1",
+                                           "HVD_ELASTIC=1",
+                                           "HVD_RANK=0",
+                                           "HVD_SIZE=2",
+                                           "HVD_LOCAL_RANK=0",
+                                           "HVD_LOCAL_SIZE=1",
+                                           "HVD_CROSS_RANK=0",
+                                           "HVD_CROSS_SIZE=1",
+                                           "HVD_HOSTNAME=a",
+                                           "HVD_JOB_ID=j",
+                                           "HVD_RUN_ID=r",
+                                           "HVD_WORKER=a#0",
+                                           "HVD_WORKER_FD=3",
+                                           "HVD_LIFE_FD=4",
+                                           "HVD_RENDEZVOUS=a:1",
+                                           "HVD_TOKEN_FILE=t",
+                                           "HVD_RENDEZVOUS_ADDR=a",
+                                           "HVD_RENDEZVOUS_PORT=1",
+                                           "HVD_AGENT=/a",
+                                           "HVD_NCCL_MODULE=m",
+                                           "HVD_PMIX_LIBRARY=l",
+                                           "HVD_HOST_LABELS=x",
+                                           "HVD_EVENTS_DIR=e",
+                                           "HVD_NETWORK_INTERFACE=e0",
+                                           "HVD_STATE_FILE=f",
+                                           "HVD_RUNTIME_DIR=d",
+                                           "HVD_PROGRAMS_OWN=1",
+                                           "HVD_DATA=/data",
+                                           "HOROVOD_FUSON_THRESHOLD=1"}),
+            Entries{});
+}
+
 }  // namespace
 }  // namespace hvd::cli
