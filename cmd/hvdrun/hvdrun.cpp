@@ -132,12 +132,9 @@ int run_job(const JobSetup& setup) {
 
   output.finish();
   // After an interruption a slow reader must not delay the prompt for long.
-  const auto drain_deadline = [&] {
-    return ended_by_signal(outcome.exit_code) || failure.why()
-               ? Clock::now() + setup.output.stall_timeout
-               : kNever;
-  };
-  console.out().drain(drain_deadline());
+  const TimePoint limit = Clock::now() + setup.output.stall_timeout;
+  const bool is_interrupted = ended_by_signal(outcome.exit_code);
+  console.out().drain(is_interrupted || failure.why() ? limit : kNever);
   if (files) files->drain();
 
   const auto why = failure.why();
@@ -160,7 +157,7 @@ int run_job(const JobSetup& setup) {
                          {setup.output.directory, journal_to_name(setup.spec, outcome)}),
                 false);
   }
-  console.drain(drain_deadline());
+  console.drain(is_interrupted || why ? limit : kNever);
   if (why) return failure.broken_pipe() ? kExitBrokenPipe : kExitFailure;
   return outcome.exit_code;
 }

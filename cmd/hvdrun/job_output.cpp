@@ -90,7 +90,12 @@ Console::Console(int out, int error, std::chrono::milliseconds stall_timeout,
 bool Console::drain(TimePoint deadline) {
   // Standard error comes last, since notices about standard output are written to it.
   const bool out_done = out().drain(deadline);
-  return error().drain(deadline) && out_done;
+  if (!out_done && !same_) {
+    error().write(cat("hvdrun: the last ", with_thousands(out().unread()),
+                      " bytes of output are lost: nobody read standard output\n"));
+  }
+  // However long that took.
+  return error().drain(std::max(deadline, Clock::now() + kPauseTimeout)) && out_done;
 }
 
 bool Console::can_show_live_line() const {

@@ -112,9 +112,17 @@ bool StreamWriter::drain(TimePoint deadline) {
   const auto empty = [this] {
     return queue_.empty() && (failed_ || dropped_ > 0 || !has_live_line_to_draw());
   };
-  if (deadline != kNever) return changed_.wait_until(lock, deadline, empty);
+  if (deadline != kNever) {
+    changed_.wait_until(lock, deadline, [&] { return dropped_ > 0 || empty(); });
+    return dropped_ == 0 && empty();
+  }
   changed_.wait(lock, empty);
   return true;
+}
+
+std::uint64_t StreamWriter::unread() {
+  const std::lock_guard lock(mutex_);
+  return dropped_ + waiting_;
 }
 
 void StreamWriter::run() {

@@ -54,8 +54,11 @@ class StreamWriter {
   // to the width of the terminal, and wiped before what is written next. Empty: there is none. It
   // is not drawn behind the beginning of a line.
   void set_live_line(std::string text);
-  // Waits until all is written or writing has failed; false at the deadline.
+  // Waits until all is written or writing has failed; false at the deadline, or with one as soon as
+  // output was dropped: the reader has stalled, and there is no use in waiting for it again.
   bool drain(TimePoint deadline = kNever);
+  // Bytes that were dropped, or are yet to be written.
+  std::uint64_t unread();
 
  private:
   struct Item {

@@ -105,6 +105,22 @@ TEST(StreamWriter, AReaderThatSleepsHoldsCreditBackUntilTheQueueIsDropped) {
   EXPECT_EQ(text[kept - 1], '\n');
 }
 
+TEST(StreamWriter, AReaderThatHasStalledIsNotWaitedForAgain) {
+  Pipe pipe;
+  std::atomic<bool> released = false;
+  StreamWriterOptions options{.name = "pipe", .limit = 100};
+  options.stall_timeout = std::chrono::milliseconds(100);
+  StreamWriter writer(pipe.write.get(), options);
+  const std::string text(1'000'000, 'x');
+  writer.write(text, make_credit([&] { released = true; }));
+  ASSERT_TRUE(test::eventually([&] { return released.load(); }));
+  writer.write("the end\n");
+  EXPECT_FALSE(writer.drain(Clock::now() + std::chrono::hours(1)));
+  const std::uint64_t unread = writer.unread();
+  EXPECT_GT(unread, text.size() / 2);
+  EXPECT_LE(unread, text.size() + 8);
+}
+
 TEST(StreamWriter, AQueueThatIsNotFullIsNeverDropped) {
   Pipe pipe;
   StreamWriterOptions options{.name = "pipe"};
