@@ -6,6 +6,7 @@
 // linker might keep that copy for all callers. Pure; safe from any thread.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -245,6 +246,15 @@ template <typename Type>
 void combine_all(void* out, const void* a, double factor_a, const void* b, double factor_b,
                  std::size_t count) {
   using Computed = typename Type::Computed;
+  // The factor of a vector that is very small beside the other may be out of range where its
+  // product is not.
+  constexpr double kMost = std::numeric_limits<Computed>::max();
+  if (std::abs(factor_a) > kMost || std::abs(factor_b) > kMost) {
+    map_pairs<Type>(out, a, b, count, [=](Computed x, Computed y) {
+      return static_cast<Computed>(factor_a * x + factor_b * y);
+    });
+    return;
+  }
   const auto fa = static_cast<Computed>(factor_a);
   const auto fb = static_cast<Computed>(factor_b);
   map_pairs<Type>(out, a, b, count, [=](Computed x, Computed y) { return fa * x + fb * y; });

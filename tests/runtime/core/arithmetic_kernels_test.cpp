@@ -225,5 +225,19 @@ TEST_P(ArithmeticKernels, DotProductsAndCombinationsAreExactForSmallIntegers) {
   }
 }
 
+TEST_P(ArithmeticKernels, AFactorMayBeOutOfRangeWhereItsProductIsNot) {
+  for (const auto type : {DataType::float32, DataType::bfloat16, DataType::float64}) {
+    for (const auto count : kCounts) {
+      const Bytes small = encode(type, Values(count, 0x1p-130));
+      const Bytes large = encode(type, Values(count, 1.0));
+      Bytes out(small.size());
+      of(type).combine(out.data(), small.data(), -0x1p129, large.data(), 1, count);
+      EXPECT_EQ(decode(type, out), Values(count, 0.5));
+      of(type).combine(out.data(), large.data(), 1, small.data(), -0x1p129, count);
+      EXPECT_EQ(decode(type, out), Values(count, 0.5));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hvd::test
