@@ -96,7 +96,11 @@ def init(
             sets.append(given if isinstance(given, ProcessSet) else ProcessSet(given))
     if is_initialized():
         return
-    _core.init(dynamic, process_sets_shrink, [given.ranks for given in sets])
+    once: list[list[int]] = []  # as in Horovod, a set may be given twice
+    for given in sets:
+        if given.ranks not in once:
+            once.append(given.ranks)
+    _core.init(dynamic, process_sets_shrink, once)
     _given_sets[:] = sets
     for given in sets:
         given.process_set_id = _find_set(given.ranks)
@@ -106,8 +110,7 @@ def _find_set(ranks: list[int]) -> int | None:
     for number in _core.process_sets():
         if number != 0 and _core.process_set_ranks(number) == ranks:
             return number
-    # A set of all ranks is the whole world.
-    return 0 if ranks == list(range(size())) else None
+    return None
 
 
 def shutdown() -> None:

@@ -529,6 +529,38 @@ def test_the_interpreter_ends_in_order_with(what, shutdown):
         assert job.returncode == 0, job.stdout + job.stderr
 
 
+def test_a_process_set_may_be_given_twice():
+    text = """
+import hvd
+first, second, pair = hvd.ProcessSet([0]), hvd.ProcessSet([0]), hvd.ProcessSet([1])
+hvd.init(process_sets=[first, second, pair])
+print(first.process_set_id, second.process_set_id, pair.process_set_id, flush=True)
+"""
+    job = run_job("-np", 2, sys.executable, "-c", text)
+    assert job.returncode == 0, job.stderr
+    assert lines(job, 0) == lines(job, 1) == ["1 1 2"]
+
+
+def test_a_failure_that_a_program_has_handled_is_none_of_its_job():
+    text = """
+import numpy as np, hvd
+hvd.init()
+try:
+    if hvd.rank() == 0:
+        hvd.allreduce(np.ones(3))
+    else:
+        hvd.allgather(np.ones(3), name="never")
+except hvd.HorovodInternalError:
+    print("stalled", flush=True)
+finally:
+    hvd.shutdown()
+"""
+    limits = ["--stall-check-warning-time-seconds", 1, "--stall-check-shutdown-time-seconds", 2]
+    job = run_job("-np", 2, *limits, sys.executable, "-c", text)
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert lines(job, 0)[-1:] == lines(job, 1)[-1:] == ["stalled"]
+
+
 def test_an_exception_ends_the_job():
     text = "import hvd; hvd.init(); 1 / (1 - hvd.rank()); hvd.barrier()"
     job = run_job("-np", 2, sys.executable, "-c", text)

@@ -261,15 +261,16 @@ runtime::Failure ProcessWorld::leave(runtime::World& world) {
   }
 }
 
-// What the end of this process means to the job: the work is done if all ranks have agreed about
-// that, by returning from elastic::run or by calling shutdown(). Else, in an elastic job, it is
-// only this worker that leaves.
+// What the end of this process means to the job. In an elastic one the work is done if all ranks
+// have agreed about that, by returning from elastic::run or by calling shutdown(); else it is only
+// this worker that leaves. In a static one a program that goes on to its end after its world has
+// failed has handled that: its exit code counts.
 void ProcessWorld::tell_of_the_end(const runtime::World* left, const runtime::Failure& outcome) {
   if (agent_ == nullptr) return;
-  const bool stood = left != nullptr && left->failure().ok();
   const bool is_elastic = membership_ != nullptr;
+  const bool agreed = left != nullptr && left->failure().ok() && outcome.ok();
   Status told;
-  if (departure_.finished || (stood && (outcome.ok() || !is_elastic))) {
+  if (departure_.finished || agreed || (left != nullptr && !is_elastic)) {
     told = agent_->send_done();
   } else if (is_elastic && !membership_->is_out()) {
     told = agent_->send_left("");
