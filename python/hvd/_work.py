@@ -7,7 +7,7 @@ import enum
 import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from . import _core
@@ -210,6 +210,14 @@ def poll(handle: Handle[Any]) -> bool:
     """Whether ``synchronize(handle)`` would return at once. Raises TypeError of no handle."""
     _check_handle(handle)
     return handle.ready()
+
+
+def whole_numbers(splits: Sequence[Any]) -> list[int]:
+    """The rows for each rank. Raises ValueError if one of them is no whole number."""
+    rows = [int(count) for count in splits]
+    if any(own != given for own, given in zip(rows, splits)):
+        raise ValueError(f"splits are whole numbers, not {splits}")
+    return rows
 
 
 def start(

@@ -508,7 +508,7 @@ def alltoall_async(
         Kind.ALLTOALL,
         _tensor(array),
         name=name,
-        splits=None if splits is None else [int(rows) for rows in np.asarray(splits).ravel()],
+        splits=None if splits is None else _work.whole_numbers(np.asarray(splits).ravel().tolist()),
         process_set=process_set,
         keep=array,
     )

@@ -137,6 +137,40 @@ def test_tensors_that_hvd_cannot_send_are_named():
             hvd.alltoall(torch.ones(hvd.size()), splits=splits)
 
 
+def test_splits_are_not_rounded():
+    with pytest.raises(ValueError, match="whole numbers"):
+        hvd.alltoall(torch.ones(2 * hvd.size()), splits=[1.5] * hvd.size())
+    received = hvd.alltoall(torch.ones(hvd.size()), splits=[1.0] * hvd.size())[1]
+    assert received.tolist() == [1] * hvd.size()
+
+
+def test_a_lazily_negated_tensor_is_sent_as_it_reads():
+    negated = torch._neg_view(torch.ones(3))
+    assert negated.is_neg()
+    assert hvd.allreduce(negated, op=hvd.Sum).tolist() == [-hvd.size()] * 3
+    assert hvd.broadcast(negated, 0).tolist() == [-1] * 3
+    hvd.allreduce_(negated, op=hvd.Sum)
+    assert negated.tolist() == [-hvd.size()] * 3
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        hvd.allreduce,
+        hvd.allgather,
+        hvd.alltoall,
+        hvd.reducescatter,
+        lambda tensor: hvd.broadcast(tensor, 0),
+        lambda tensor: hvd.grouped_allgather([tensor])[0],
+    ],
+)
+def test_ranks_may_differ_in_what_they_differentiate(call):
+    tensor = torch.ones(hvd.size(), 2, requires_grad=hvd.rank() == 0)
+    assert call(tensor).requires_grad == (hvd.rank() == 0)
+    with torch.set_grad_enabled(hvd.rank() == 0):
+        assert call(torch.ones(hvd.size(), 2, requires_grad=True)).sum() > 0
+
+
 def test_communicators_are_refused():
     with pytest.raises(ValueError, match="process_sets"):
         hvd.init([0])

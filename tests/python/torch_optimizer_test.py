@@ -229,6 +229,63 @@ def test_a_closure_sees_the_gradients_of_all_ranks():
     same_models(model, train_alone(OPTIMIZERS["sgd"]))
 
 
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_a_closure_without_synchronization_keeps_the_gradients(rounds):
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), op=hvd.Sum)
+    for _ in range(rounds):
+        optimizer.zero_grad()
+        loss = parameter.sum()
+        loss.backward()
+        optimizer.synchronize()
+        assert parameter.grad.item() == hvd.size()
+        parameter.grad.fill_(0.5)
+        with optimizer.skip_synchronize():
+            optimizer.step(lambda: loss)
+    assert parameter.item() == -0.5 * rounds
+
+
+@pytest.mark.parametrize("passes", [2, 3])
+def test_passes_of_sparse_gradients_add_up_from_the_first_step_on(passes):
+    layer = torch.nn.Embedding(4, 1, sparse=True)
+    torch.nn.init.zeros_(layer.weight)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(layer.parameters(), lr=1.0), backward_passes_per_step=passes
+    )
+    for step in range(3):
+        optimizer.zero_grad()
+        for _ in range(passes):
+            layer(torch.tensor([1])).sum().backward()
+        optimizer.step()
+        assert layer.weight[1].item() == pytest.approx(-passes * (step + 1))
+
+
+def own_compression(parameters):
+    return hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=0.1), compression=OwnCompression)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda parameters: hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=0.1)),
+        lambda parameters: hvd.DistributedOptimizer(
+            torch.optim.SGD(parameters, lr=0.1), op=hvd.Adasum
+        ),
+        own_compression,
+    ],
+    ids=["plain", "adasum", "own compression"],
+)
+def test_a_rank_without_batches_in_the_first_epoch_takes_part_in_the_second(make):
+    model = torch.nn.Linear(4, 2)
+    optimizer = make(model.parameters())
+    for epoch in range(3):
+        for _ in range(0 if epoch == 0 and hvd.rank() == 0 else 2):
+            optimizer.zero_grad()
+            model(torch.ones(3, 4)).sum().backward()
+            optimizer.step()
+        hvd.join()
+
+
 def test_gradients_that_are_made_anew_in_each_step():
     model = make_model()
     optimizer = hvd.DistributedOptimizer(

@@ -40,7 +40,8 @@ def _input(tensor: torch.Tensor) -> torch.Tensor:
             f"a dense tensor is needed, not one of layout {tensor.layout}; "
             "sparse_allreduce_async() takes sparse ones"
         )
-    return tensor.detach().contiguous()
+    # The memory of a tensor that is negated lazily holds the opposite.
+    return tensor.detach().resolve_neg().contiguous()
 
 
 def _inputs(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -415,6 +416,29 @@ def grouped_allgather_async(
     )
 
 
+class _Allgather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, name, process_set):  # type: ignore[no-untyped-def]
+        ctx.process_set = process_set
+        ctx.rows = [tensor.shape[0] if tensor.dim() > 0 else 0]
+        return allgather_async(tensor, name, process_set).wait()
+
+    @staticmethod
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        return *_own_rows(ctx, [gradient]), None, None
+
+
+def _own_rows(ctx: Any, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The part of this rank in the average of all ranks' gradients."""
+    rank = ctx.process_set.rank()
+    counts = allgather_async(torch.tensor([ctx.rows]), None, ctx.process_set).wait()
+    reduced = grouped_allreduce(gradients, op=Average, process_set=ctx.process_set)
+    return [
+        gradient.narrow(0, int(counts[:rank, index].sum()), rows)
+        for index, (gradient, rows) in enumerate(zip(reduced, ctx.rows))
+    ]
+
+
 class _GroupedAllgather(torch.autograd.Function):
     @staticmethod
     def forward(ctx, name, process_set, *tensors):  # type: ignore[no-untyped-def]
@@ -424,15 +448,7 @@ class _GroupedAllgather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *gradients):  # type: ignore[no-untyped-def]
-        # The part of this rank in the average of all ranks' gradients.
-        rank = ctx.process_set.rank()
-        counts = allgather_async(torch.tensor([ctx.rows]), None, ctx.process_set).wait()
-        reduced = grouped_allreduce(gradients, op=Average, process_set=ctx.process_set)
-        own = [
-            gradient.narrow(0, int(counts[:rank, index].sum()), rows)
-            for index, (gradient, rows) in enumerate(zip(reduced, ctx.rows))
-        ]
-        return (None, None, *own)
+        return (None, None, *_own_rows(ctx, gradients))
 
 
 def allgather(
@@ -443,9 +459,7 @@ def allgather(
     The first dimension may differ from rank to rank; the others may not. The gradient of this
     rank's rows is the average of what all ranks have there.
     """
-    if not tensor.requires_grad or not torch.is_grad_enabled():
-        return allgather_async(tensor, name, process_set).wait()
-    return _GroupedAllgather.apply(name, process_set, tensor)[0]
+    return _Allgather.apply(tensor, name, process_set)
 
 
 def grouped_allgather(
@@ -616,7 +630,7 @@ def _start_alltoall(
             device = splits.device
             if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
                 raise ValueError(f"splits are whole numbers, not of type {given.dtype}")
-        rows = [int(count) for count in given.reshape(-1).tolist()]
+        rows = _work.whole_numbers(given.reshape(-1).tolist())
     work = start(
         Kind.ALLTOALL,
         tensor_tuple(dense),

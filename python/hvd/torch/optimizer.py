@@ -54,6 +54,14 @@ def _agree_on_name(
     return f"gradient.{digest}.{number}", [one for _, one in told]
 
 
+def _agreed_in(told: list[Any], process_set: ProcessSet) -> int:
+    """The generation in which all ranks have told each other; -1: some had called ``join()``.
+
+    Those that had have to take part in another agreement, which comes before the next step.
+    """
+    return basics.generation() if len(told) == process_set.size() else -1
+
+
 def _named(
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None,
@@ -253,12 +261,12 @@ class _Distributed:
             if parameter.grad is not None and parameter.grad.is_sparse
         ]
         self._reducer_name, told = _agree_on_name(self, self._names, self._process_set, own)
+        self._agreed_in = _agreed_in(told, self._process_set)
         sparse: set[str] = set().union(*told)
         indices = {index for index, name in enumerate(self._names) if name in sparse}
         as_dense = self._sparse_as_dense or built_in_of(self._compression) is None
         self._sparse = set() if as_dense else indices
         self._sparse_in_step = indices if as_dense else set()
-        self._agreed_in = basics.generation()
 
     def _build(self) -> None:
         """A reducer for this world."""
@@ -285,7 +293,7 @@ class _Distributed:
                 address = gradient.data_ptr()
                 self._reducer.add(name, tensor_tuple(gradient), False)
             self._addresses.append(address)
-        self._generation = basics.generation()
+        self._generation = self._agreed_in
 
     def _reduce(self) -> None:
         if self._reducer is None or self._generation != basics.generation():
@@ -295,10 +303,9 @@ class _Distributed:
             told = list(self._done_passes)
         assert self._reducer is not None
         for index in range(len(self._names)):
-            passes, self._done_passes[index] = self._done_passes[index], 0
             # A parameter that no pass of this rank has used takes part with what it has.
             for step in range(told[index], self._passes):
-                self._done_passes[index] = max(passes, step + 1)
+                self._done_passes[index] = step + 1
                 self._send(index)
         self._reducer.synchronize()
         for index in self._sparse:
@@ -392,7 +399,8 @@ class _Distributed:
 
             def reduced_closure() -> Any:
                 loss = closure()
-                self.synchronize()
+                if self._should_synchronize:
+                    self.synchronize()
                 return loss
 
             result = super().step(reduced_closure)  # type: ignore[misc]
@@ -469,8 +477,8 @@ class _DistributedAdasum:
 
     def _name_in_this_world(self) -> str:
         if self._named_in != basics.generation():
-            self._name, _ = _agree_on_name(self, self._names, global_process_set)
-            self._named_in = basics.generation()
+            self._name, told = _agree_on_name(self, self._names, global_process_set)
+            self._named_in = _agreed_in(told, global_process_set)
         return self._name
 
     def synchronize(self) -> None:
