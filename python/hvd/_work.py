@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import enum
 import itertools
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -110,18 +112,27 @@ class Handle(Generic[T]):
         return self._result  # type: ignore[return-value]
 
     def add_done_callback(self, callback: Callable[[Handle[T]], None]) -> None:
-        """Calls ``callback(handle)`` when the collective is done, on one thread of Python."""
-        _completions.notify(self._work, lambda: callback(self))
+        """Calls ``callback(handle)`` when the collective is done, one callback at a time."""
+        _completions.notify(self._work, lambda: callback(self), False)
+
+    def when_done(self, callback: Callable[[Handle[T]], None]) -> None:
+        """As ``add_done_callback()``, of a callback that may wait for those of other work."""
+        _completions.notify(self._work, lambda: callback(self), True)
 
 
 class _Completions:
-    """One thread that runs the callbacks of all work that is done.
+    """The threads that run the callbacks of work that is done.
 
-    It ends before the interpreter does, which would cut it off in the middle of a callback: C++
+    There is one, until callbacks come that may wait for others. While such a one runs, another
+    thread waits for what is done next.
+
+    They end before the interpreter does, which would cut them off in the middle of a callback: C++
     code that a thread is cut off in, as that of torch, ends the process. A callback that hangs, for
     example in a collective for which the other ranks do not come any more, must not keep the
     process, and with it the job, from ending.
     """
+
+    _MOST_IDLE = 2
 
     _END_TIMEOUT = 60.0  # seconds, for a callback that runs when the program ends
 
@@ -133,21 +144,20 @@ class _Completions:
     def begin(self) -> None:
         """Begins anew, as a forked child, which does not have the thread."""
         self._lock = threading.Lock()
-        self._callbacks: dict[int, Callable[[], None]] = {}
-        self._thread: threading.Thread | None = None
+        self._one_at_a_time = threading.Lock()  # of the callbacks that do not wait for others
+        self._callbacks: dict[int, tuple[Callable[[], None], bool]] = {}
+        self._threads: set[threading.Thread] = set()
+        self._idle = 0  # threads that wait for what is done next, or are about to
 
-    def notify(self, work: _core.Work, callback: Callable[[], None]) -> None:
+    def notify(self, work: _core.Work, callback: Callable[[], None], may_wait: bool) -> None:
         """Has the callback run when the work is done, unless the program ends before."""
         with self._lock:
             if self._ended:
                 return
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="hvd completions", daemon=True
-                )
-                self._thread.start()
+            if not self._threads:
+                self._start_thread()
             tag = next(self._tags)
-            self._callbacks[tag] = callback
+            self._callbacks[tag] = callback, may_wait
         try:
             work.notify(tag)
         except BaseException:
@@ -159,21 +169,38 @@ class _Completions:
         """Waits for the callbacks of work that is done, when the program ends."""
         with self._lock:
             self._ended = True
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+            threads = self._threads - {threading.current_thread()}
+        for _ in threads:
             _core.end_completions()
-            thread.join(self._END_TIMEOUT)
+        limit = time.monotonic() + self._END_TIMEOUT
+        for thread in threads:
+            thread.join(max(0.0, limit - time.monotonic()))
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._run, name="hvd completions", daemon=True)
+        self._threads.add(thread)
+        self._idle += 1
+        thread.start()
 
     def _run(self) -> None:
         while (tag := _core.next_completion()) != 0:
             with self._lock:
-                callback = self._callbacks.pop(tag)
+                callback, may_wait = self._callbacks.pop(tag)
+                self._idle -= 1
+                if may_wait and self._idle == 0 and not self._ended:
+                    self._start_thread()
             try:
-                callback()
+                with contextlib.nullcontext() if may_wait else self._one_at_a_time:
+                    callback()
             except Exception:  # noqa: BLE001 - reported as a thread's is
                 threading.excepthook(
                     threading.ExceptHookArgs((*_current_error(), threading.current_thread()))
                 )
+            with self._lock:
+                if self._idle >= self._MOST_IDLE and not self._ended:
+                    self._threads.discard(threading.current_thread())
+                    return
+                self._idle += 1
 
 
 def _current_error() -> tuple[Any, Any, Any]:

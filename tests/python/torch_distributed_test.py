@@ -113,6 +113,33 @@ def test_work_is_waited_for_and_its_future_has_the_tensors():
     assert value[0].tolist() == [float(size())] * 3
 
 
+@pytest.mark.parametrize("depth", [1, 5])
+def test_a_callback_of_a_future_may_wait_for_another(depth):
+    def reduced(left):
+        future = dist.all_reduce(torch.ones(2), async_op=True).get_future()
+        if left == 0:
+            return future
+        return future.then(lambda done: done.value()[0] + reduced(left - 1).wait()[0])
+
+    first, second = reduced(depth), reduced(depth)
+    assert second.wait().tolist() == first.wait().tolist() == [size() * (depth + 1)] * 2
+
+
+@pytest.mark.parametrize("wait_outside", [False, True])
+def test_tensors_of_inference_mode_are_filled(wait_outside):
+    with torch.inference_mode():
+        own = torch.full((2,), float(rank()))
+        all_of_them = [torch.empty(2) for _ in range(size())]
+        works = [
+            dist.all_gather(all_of_them, own, async_op=True),
+            dist.all_reduce(torch.ones(3, 2).t(), async_op=True),
+        ]
+        if not wait_outside:
+            assert all(work.wait() for work in works)
+    assert all(work.wait() for work in works)
+    assert [one.tolist() for one in all_of_them] == of_ranks(lambda r: [r, r])
+
+
 def test_many_are_in_flight_at_once():
     tensors = [torch.full((n,), float(rank() + n)) for n in range(1, 300)]
     works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
@@ -306,6 +333,20 @@ def test_send_and_receive(dtype):
     assert torch.equal(received, torch.full((3, 2), before).to(dtype))
 
 
+def test_a_receive_knows_its_sender():
+    if size() == 1:
+        pytest.skip("a rank does not send to itself")
+    before, after = (rank() - 1) % size(), (rank() + 1) % size()
+    tensor = torch.zeros(2)
+    receive = dist.irecv(tensor, before)
+    send = dist.isend(torch.ones(2), after)
+    receive.wait()
+    assert receive.source_rank() == before
+    send.wait()
+    with pytest.raises(RuntimeError, match="receive"):
+        dist.all_reduce(tensor, async_op=True).source_rank()
+
+
 def test_receive_into_a_part_of_a_tensor():
     if size() == 1:
         pytest.skip("it takes two")
@@ -473,6 +514,42 @@ def test_objects():
 
 def test_barrier():
     dist.barrier()
+
+
+# The methods of a group, as programs call them that pass torch's own backends by hand.
+BY_HAND = {
+    "allreduce of a list": lambda group, own: group.allreduce([own], dist.ReduceOp.MAX),
+    "allreduce": lambda group, own: group.allreduce(own, dist.ReduceOp.MAX),
+    "allreduce by name": lambda group, own: group.allreduce([own], op=dist.ReduceOp.MAX),
+    "broadcast": lambda group, own: group.broadcast(own, size() - 1),
+    "broadcast by name": lambda group, own: group.broadcast(own, root=size() - 1),
+    "scatter": lambda group, own: group.scatter(
+        own, [torch.full((2,), size() - 1.0)] * size() if rank() == 0 else [], 0
+    ),
+    "reduce_scatter": lambda group, own: group.reduce_scatter(
+        own, [torch.full((2,), float(rank()))] * size(), dist.ReduceOp.MAX
+    ),
+}
+
+
+@pytest.mark.parametrize("call", BY_HAND)
+def test_the_methods_of_a_group_take_tensors_operations_and_roots(call):
+    own = torch.full((2,), float(rank()))
+    BY_HAND[call](dist.group.WORLD, own).wait()
+    assert own.tolist() == [size() - 1.0] * 2
+
+
+def test_the_gathering_methods_of_a_group_take_tensors():
+    own = torch.full((2,), float(rank()))
+    gathered = [torch.zeros(2) for _ in range(size())]
+    dist.group.WORLD.allgather(gathered, own).wait()
+    assert [one.tolist() for one in gathered] == of_ranks(lambda r: [r, r])
+    reduced = torch.full((2,), float(rank()))
+    dist.group.WORLD.reduce(reduced, 0, dist.ReduceOp.MAX).wait()
+    assert reduced.tolist() == [size() - 1.0 if rank() == 0 else rank()] * 2
+    on_root = [torch.zeros(2) for _ in range(size())] if rank() == 0 else []
+    dist.group.WORLD.gather(on_root, own, 0).wait()
+    assert [one.tolist() for one in on_root] == (of_ranks(lambda r: [r, r]) if rank() == 0 else [])
 
 
 def test_groups_of_some_ranks():
@@ -694,6 +771,28 @@ def test_distributed_data_parallel_starts_from_the_weights_of_rank_zero():
     torch.nn.init.constant_(layer.weight, float(rank()))
     parallel = torch.nn.parallel.DistributedDataParallel(layer)
     assert parallel.module.weight.tolist() == [[0.0, 0.0]] * 2
+
+
+def test_distributed_data_parallel_sends_low_ranks_by_powersgd():
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+
+    torch.manual_seed(3)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(16, 16))
+    state = powerSGD_hook.PowerSGDState(None, 1, start_powerSGD_iter=2)
+    model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    for _ in range(4):
+        model(torch.ones(2, 16)).sum().backward()
+    # The gradient is of rank one, and the same on all ranks.
+    assert torch.allclose(model.module.weight.grad, torch.full((16, 16), 8.0), rtol=1e-3)
+
+
+def test_distributed_data_parallel_joins_with_parameters_that_some_do_not_use():
+    model = torch.nn.parallel.DistributedDataParallel(
+        torch.nn.Linear(4, 2), find_unused_parameters=True
+    )
+    with model.join():
+        for _ in range(1 + rank()):
+            model(torch.ones(3, 4)).sum().backward()
 
 
 def test_distributed_data_parallel_without_synchronization():
@@ -960,6 +1059,14 @@ def test_a_changing_group_says_that_it_has_no_store(group):
     for call in (lambda: store.set("a", "b"), lambda: store.get("a"), lambda: store.add("a", 1)):
         with pytest.raises(NotImplementedError, match="has no store"):
             call()
+
+
+@pytest.mark.parametrize("place", [{"rank": 7}, {"world_size": 7}, {"rank": 7, "world_size": 9}])
+def test_a_wrong_place_is_an_error(place):
+    dist.destroy_process_group()
+    with pytest.raises(ValueError, match=f"but this is rank {hvd.rank()} of {hvd.size()}"):
+        dist.init_process_group("hvd", **place)
+    dist.init_process_group("hvd", rank=hvd.rank(), world_size=hvd.size())
 
 
 def test_it_can_be_made_again_and_again():

@@ -171,6 +171,13 @@ def test_ranks_may_differ_in_what_they_differentiate(call):
         assert call(torch.ones(hvd.size(), 2, requires_grad=True)).sum() > 0
 
 
+def test_horovods_module_of_operations_has_the_names():
+    from hvd.torch import mpi_ops
+
+    assert mpi_ops.allreduce_async_ is hvd.allreduce_async_
+    assert mpi_ops.Average is hvd.Average
+
+
 def test_communicators_are_refused():
     with pytest.raises(ValueError, match="process_sets"):
         hvd.init([0])

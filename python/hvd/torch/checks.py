@@ -11,11 +11,21 @@ from typing import Any
 
 import torch
 
+from hvd import basics
+
 
 def check_rank(what: str, rank: int, size: int) -> None:
     """Raises ValueError unless ``rank`` is one of a group of this size."""
     if not 0 <= rank < size:
         raise ValueError(f"{what} is {rank}, but the ranks of the group are 0 to {size - 1}")
+
+
+def wrong_place(rank: int, size: int) -> ValueError:
+    """The error of a program that names another place than this process has."""
+    return ValueError(
+        f"init_process_group() was told of rank {rank} of {size}, but this is rank "
+        f"{basics.rank()} of {basics.size()} for hvdrun"
+    )
 
 
 def check_length(what: str, given: Sequence[Any], length: int) -> None:

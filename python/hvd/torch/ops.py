@@ -21,7 +21,7 @@ from hvd._work import Average, Handle, Kind, ReduceOp, Sum, Tensor, choose_op
 from hvd.basics import ProcessSet, global_process_set
 
 from .compression import Compression, Compressor, built_in_of
-from .tensors import result_tensor, stream_of, tensor_tuple
+from .tensors import result_tensor, stream_of, tensor_tuple, writing
 
 
 def start(kind: Kind, *tensors: Any, name: str | None, **options: Any) -> _core.Work:
@@ -65,7 +65,7 @@ class _InPlace:
 
     def finish(self, work: _core.Work) -> list[torch.Tensor]:
         del work
-        with torch.no_grad():
+        with writing(self.tensors):
             for tensor, dense in zip(self.tensors, self.dense):
                 if tensor.data_ptr() != dense.data_ptr():
                     tensor.copy_(dense)

@@ -17,10 +17,8 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import itertools
-import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -29,7 +27,6 @@ import torch.distributed as dist
 from hvd import basics
 from hvd._work import Average, Handle, Kind, Max, Min, Product, ReduceOp, Sum, start
 from hvd.basics import ProcessSet, global_process_set
-from hvd.elastic import note_hidden_failure
 from hvd.errors import DisagreementError, HorovodInternalError
 
 from . import checks, reconfigure
@@ -43,6 +40,7 @@ from .ops import (
     send_async,
     start_sparse_allreduce,
 )
+from .work import All, Done, HvdWork
 
 NAME = "hvd"
 _REPEAT = 256  # calls of a kind after which names begin anew
@@ -51,12 +49,23 @@ _torch: Any = torch  # its private parts have no types
 c10d = _torch._C._distributed_c10d
 # Python may define a Backend from torch 2.15 on, and a whole ProcessGroup before.
 may_be_a_backend = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 15)
-_Work: Any = c10d.Work
 _Base: Any = c10d.Backend if may_be_a_backend else c10d.ProcessGroup
 
 
+# torch's own calls give lists and options. The methods of a group also take one tensor, an
+# operation or the rank of a root in their places, as those of torch's own backends do.
+
+
+def _listed(tensors: Any) -> list[torch.Tensor]:
+    return [tensors] if isinstance(tensors, torch.Tensor) else tensors
+
+
+def _root_of(opts: Any) -> int:
+    return opts if isinstance(opts, int) else opts.rootRank
+
+
 def _op_of(opts: Any) -> ReduceOp:
-    given = getattr(opts, "reduceOp", None)
+    given = getattr(opts, "reduceOp", opts)
     if given is None:
         return Sum
     known = {"SUM": Sum, "AVG": Average, "PRODUCT": Product, "MIN": Min, "MAX": Max}
@@ -67,153 +76,6 @@ def _op_of(opts: Any) -> ReduceOp:
     raise ValueError(
         f"hvd reduces by {', '.join(known)}, not by {named[0] if named else given} of torch"
     )
-
-
-class _Done:
-    """In the place of a handle: nothing is in flight, and ``error`` is what has come of it."""
-
-    def __init__(self, error: HorovodInternalError | None = None) -> None:
-        self._error = error
-
-    def ready(self) -> bool:
-        return True
-
-    def wait(self) -> None:
-        if self._error is not None:
-            raise self._error
-
-    def add_done_callback(self, callback: Callable[[_Done], Any]) -> None:
-        callback(self)
-
-
-class _All:
-    """In the place of a handle: several works, which are done when all of them are."""
-
-    def __init__(self, works: Sequence[HvdWork]) -> None:
-        self._works = works
-
-    def ready(self) -> bool:
-        return all(work.is_completed() for work in self._works)
-
-    def wait(self) -> None:
-        """Waits for all of them. Raises the first error."""
-        first: Exception | None = None
-        for work in self._works:
-            try:
-                work.wait()
-            except Exception as error:  # noqa: BLE001 - raised when the others are done, too
-                first = first or error
-        if first is not None:
-            raise first
-
-    def add_done_callback(self, callback: Callable[[_All], Any]) -> None:
-        if not self._works:
-            callback(self)
-        left = itertools.count(len(self._works) - 1, -1)
-
-        def count(_: Any) -> None:
-            if next(left) == 0:
-                callback(self)
-
-        for work in self._works:
-            work.add_done_callback(count)
-
-
-class HvdWork(_Work):
-    """A collective in flight, as torch sees it. It may be waited for by several threads.
-
-    ``failures``: of the backward pass that it belongs to, and that goes on if it fails.
-    """
-
-    def __init__(
-        self,
-        handle: Handle[Any] | _Done | _All,
-        result: Any,
-        finish: Callable[[Any], Any] | None = None,
-        failures: reconfigure.Failures | None = None,
-    ) -> None:
-        super().__init__()
-        self._handle: Any = handle
-        self._failures = failures
-        self._result = result
-        self._finish = finish
-        self._lock = threading.Lock()
-        self._future: torch.futures.Future[Any] | None = None
-        if finish is not None:
-            self.get_future()  # outputs are filled also if nobody waits
-
-    def _complete(self) -> None:
-        """Blocks until ``result`` is there. Raises what went wrong."""
-        try:
-            value = self._handle.wait()
-        except HorovodInternalError as error:
-            if self._failures is None:
-                raise
-            self._failures.note(error)
-            return
-        with self._lock:
-            if self._finish is not None:
-                with torch.no_grad():
-                    self._finish(value)
-                self._finish = None
-
-    def wait(self, timeout: Any = None) -> bool:
-        del timeout  # hvd's own limits hold: of a rank that is lost all others hear
-        self._complete()
-        return True
-
-    def is_completed(self) -> bool:
-        return self._handle.ready()
-
-    def exception(self) -> BaseException | None:
-        if self.is_completed():
-            try:
-                self._complete()
-            except Exception as error:  # noqa: BLE001 - it is what is asked for
-                return error
-        return None
-
-    def add_done_callback(self, callback: Callable[[Any], Any]) -> None:
-        """Calls ``callback`` when nothing of it is in flight any more."""
-        self._handle.add_done_callback(callback)
-
-    def is_success(self) -> bool:
-        return self.is_completed() and self.exception() is None
-
-    def result(self) -> Any:
-        self._complete()
-        return self._result
-
-    def get_future(self) -> torch.futures.Future[Any]:
-        if self._future is not None:
-            return self._future
-        devices: Any = [one.device for one in _tensors_in(self._result) if one.is_cuda]
-        done: torch.futures.Future[Any] = torch.futures.Future(devices=devices[:1] or None)
-
-        # An exception that is set on a future is a value to torch's C++, which takes it for
-        # tensors. One that is raised in its callback is an error there, too.
-        def result_or_error(_: Any) -> Any:
-            try:
-                self._complete()
-            except HorovodInternalError as error:
-                note_hidden_failure(error)
-                raise
-            return self._result
-
-        self._future = done.then(result_or_error)
-        if self._handle.ready():
-            done.set_result(None)
-        else:
-            self._handle.add_done_callback(lambda _: done.set_result(None))
-        return self._future
-
-
-def _tensors_in(result: Any) -> Iterator[torch.Tensor]:
-    if isinstance(result, torch.Tensor):
-        yield result
-    else:
-        for one in result:
-            yield from _tensors_in(one)
 
 
 class HvdProcessGroup(_Base):
@@ -303,7 +165,7 @@ class HvdProcessGroup(_Base):
         return work
 
     def _all_of(self, works: Sequence[HvdWork], result: Any) -> HvdWork:
-        return self._kept(HvdWork(_All(works), result))
+        return self._kept(HvdWork(All(works), result))
 
     # Each of torch's own properties asks Python for the attribute of its name, and so itself,
     # without end. So all that torch asks for have a value here.
@@ -363,7 +225,7 @@ class HvdProcessGroup(_Base):
         self._enter(basics.rank(), size, range(size), global_process_set)
         self._begin()
         reconfigure.note_new_members(self._group and self._group(), size)
-        return HvdWork(_Done(), [])
+        return HvdWork(Done(), [])
 
     # --- point to point ---
 
@@ -388,13 +250,13 @@ class HvdProcessGroup(_Base):
         dense = tensor.reshape(-1)
         handle = recv_async(dense, self._ranks[sender], name)
         if dense.data_ptr() == tensor.data_ptr() and not tensor.is_cuda:
-            return self._kept(HvdWork(handle, tensors))
+            return self._kept(HvdWork(handle, tensors, sender=sender))
 
         def finish(received: torch.Tensor) -> None:
             if dense.data_ptr() != tensor.data_ptr():
                 tensor.copy_(received.view(tensor.shape))
 
-        return self._kept(HvdWork(handle, tensors, finish))
+        return self._kept(HvdWork(handle, tensors, finish, sender=sender))
 
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int = 0) -> Any:
         raise NotImplementedError(
@@ -403,8 +265,11 @@ class HvdProcessGroup(_Base):
 
     # --- in place ---
 
-    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
-        op = _op_of(opts)
+    def allreduce_coalesced(
+        self, tensors: list[torch.Tensor] | torch.Tensor, opts: Any = None, *, op: Any = None
+    ) -> Any:
+        tensors = _listed(tensors)
+        op = _op_of(opts if op is None else op)
         name = self._name("allreduce")
         failures = self._failures if self._failures and self._failures.watch() else None
         try:
@@ -414,7 +279,7 @@ class HvdProcessGroup(_Base):
         except HorovodInternalError as error:
             if failures is None:
                 raise
-            return HvdWork(_Done(error), tensors, failures=failures)
+            return HvdWork(Done(error), tensors, failures=failures)
         return self._work(name, handle, tensors, failures=failures)
 
     allreduce = allreduce_coalesced
@@ -433,21 +298,34 @@ class HvdProcessGroup(_Base):
         handle = start_sparse_allreduce(tensors[0], name, op, self._set)
         return self._work(name, handle, tensors, tensors[0].copy_, failures)
 
-    def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Any:
-        checks.check_rank("broadcast: src", opts.rootRank, self._own_size)
-        root = self._ranks[opts.rootRank]
+    def broadcast(
+        self, tensors: list[torch.Tensor] | torch.Tensor, opts: Any = None, *, root: Any = None
+    ) -> Any:
+        tensors = _listed(tensors)
+        root = _root_of(opts if root is None else root)
+        checks.check_rank("broadcast: src", root, self._own_size)
         name = self._name("broadcast")
-        handle = broadcast_async_(tensors[0], root, name, self._set)
+        handle = broadcast_async_(tensors[0], self._ranks[root], name, self._set)
         return self._work(name, handle, tensors)
 
-    def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
-        checks.check_rank("reduce: dst", opts.rootRank, self._own_size)
+    def reduce(
+        self,
+        tensors: list[torch.Tensor] | torch.Tensor,
+        opts: Any = None,
+        op: Any = None,
+        *,
+        root: Any = None,
+    ) -> Any:
+        tensors = _listed(tensors)
+        op = _op_of(op if op is not None or isinstance(opts, int) else opts)
+        root = _root_of(opts if root is None else root)
+        checks.check_rank("reduce: dst", root, self._own_size)
         copies = [tensor.detach().clone() for tensor in tensors]
         name = self._name("reduce")
-        handle = grouped_allreduce_async_(copies, name=name, op=_op_of(opts), process_set=self._set)
+        handle = grouped_allreduce_async_(copies, name=name, op=op, process_set=self._set)
 
         def finish(reduced: list[torch.Tensor]) -> None:
-            if self._own_rank == opts.rootRank:
+            if self._own_rank == root:
                 for tensor, one in zip(tensors, reduced):
                     tensor.copy_(one)
 
@@ -475,20 +353,21 @@ class HvdProcessGroup(_Base):
 
         return self._work(name, handle, result, finish)
 
-    def allgather(
-        self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
-    ) -> Any:
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        if isinstance(inputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs]
         what = "all_gather: tensor_list"
         checks.check_length(what, outputs[0], self._own_size)
         return self._gather("allgather", what, inputs[0], outputs, outputs[0])
 
-    def gather(
-        self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
-    ) -> Any:
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None, *, root: Any = None) -> Any:
+        if isinstance(inputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs]
+        root = _root_of(opts if root is None else root)
         what = "gather: gather_list"
-        checks.check_rank("gather: dst", opts.rootRank, self._own_size)
+        checks.check_rank("gather: dst", root, self._own_size)
         own: list[torch.Tensor] = []
-        if self._own_rank == opts.rootRank:
+        if self._own_rank == root:
             own = outputs[0]
             checks.check_length(what, own, self._own_size)
         return self._gather("gather", what, inputs[0], outputs, own)
@@ -535,9 +414,10 @@ class HvdProcessGroup(_Base):
         handle = reducescatter_async(rows, name, _op_of(opts), self._set)
         return self._work(name, handle, result, lambda own: checks.fill(what, output, own))
 
-    def reduce_scatter(
-        self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None
-    ) -> Any:
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, *, op: Any = None) -> Any:
+        if isinstance(outputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs]
+        opts = opts if op is None else op
         rows = checks.rows_for_ranks("reduce_scatter: input_list", inputs[0], self._own_size)
         return self._reduce_scatter("reduce_scatter: output", outputs[0], rows, opts, outputs)
 
@@ -558,12 +438,13 @@ class HvdProcessGroup(_Base):
 
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
-    def scatter(
-        self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any
-    ) -> Any:
-        checks.check_rank("scatter: src", opts.rootRank, self._own_size)
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None, *, root: Any = None) -> Any:
+        if isinstance(outputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs]
+        root = _root_of(opts if root is None else root)
+        checks.check_rank("scatter: src", root, self._own_size)
         output = outputs[0]
-        if self._own_rank == opts.rootRank:
+        if self._own_rank == root:
             rows = checks.rows_for_ranks("scatter: scatter_list", inputs[0], self._own_size)
             splits = [1] * self._own_size
         else:
@@ -664,10 +545,7 @@ def create(opts: Any, more: Any = None) -> Any:
     may_change = may_be_a_backend and opts.enable_reconfigure
     ranks = list(opts.global_ranks_in_group) or list(range(basics.size()))
     if opts.group_size != len(ranks) or ranks[opts.group_rank] != basics.rank():
-        raise ValueError(
-            f"init_process_group() was told of rank {opts.group_rank} of {opts.group_size}, "
-            f"but this is rank {basics.rank()} of {basics.size()} for hvdrun"
-        )
+        raise checks.wrong_place(opts.group_rank, opts.group_size)
     if ranks != sorted(ranks):
         raise ValueError(
             f"hvd gives out the ranks of a group by those of the world, so {ranks} must be sorted"

@@ -27,7 +27,7 @@ from hvd.basics import global_process_set
 from hvd.errors import HorovodInternalError
 from hvd.objects import allgather_object, broadcast_object
 
-from . import reconfigure
+from . import checks, reconfigure
 from .process_group import NAME, c10d, create, init_hvd, may_be_a_backend, set_of
 
 _CONNECT_TIMEOUT = datetime.timedelta(seconds=30)  # to a store that listens already
@@ -122,7 +122,11 @@ def _use_own_store() -> None:
         if hasattr(dist.Backend, "backend_capability") and not torch.cuda.is_available():
             # With CUDA's devices torch asks for their streams, also where there are none.
             dist.Backend.backend_capability[NAME] = ["cpu"]
-        arguments.update(rank=basics.rank(), world_size=basics.size())
+        own = {"rank": basics.rank(), "world_size": basics.size()}
+        named = {key: own[key] if arguments.get(key, -1) == -1 else arguments[key] for key in own}
+        if named != own:
+            raise checks.wrong_place(named["rank"], named["world_size"])
+        arguments.update(own)
         if may_be_a_backend and arguments.get("enable_reconfigure"):
             # The other ranks are not asked: they may have their group already.
             arguments.update(store=reconfigure.make_store())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,12 @@ def tensor_tuple(tensor: torch.Tensor) -> _work.Tensor:
     if device.type == "cuda":
         return (tensor.data_ptr(), tensor.shape, number, _work.cuda(device.index))
     raise ValueError(f"hvd cannot send a tensor on {device}")
+
+
+def writing(tensors: Iterable[torch.Tensor]) -> contextlib.AbstractContextManager[Any]:
+    """Within it the tensors can be changed, also those made in ``torch.inference_mode()``."""
+    inference = any(tensor.is_inference() for tensor in tensors)
+    return torch.inference_mode() if inference else torch.no_grad()
 
 
 def stream_of(tensor: torch.Tensor) -> int:

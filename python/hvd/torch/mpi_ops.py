@@ -1,0 +1,3 @@
+"""The names of ``hvd.torch``, for programs that import them from ``horovod.torch.mpi_ops``."""
+
+from . import *  # noqa: F403
