@@ -108,6 +108,7 @@ std::string signal_text(int signal_number) {
 
 std::string stopping_text(int signal_number, std::size_t workers, std::chrono::milliseconds grace) {
   const std::string begin = cat("interrupted by ", signal_text(signal_number), ": ");
+  if (workers == 0) return cat(begin, "no worker runs; giving up");
   const std::string counted = cat(workers, workers == 1 ? " worker" : " workers");
   if (signal_number == SIGQUIT) return cat(begin, "killing ", counted);
   return cat(begin, "stopping ", counted, " (SIGTERM now, SIGKILL after ", seconds_text(grace),
