@@ -333,6 +333,7 @@ def test_send_and_receive(dtype):
     assert torch.equal(received, torch.full((3, 2), before).to(dtype))
 
 
+@pytest.mark.skipif(VERSION >= (2, 15), reason="torch 2.15 does not ask a Work in Python")
 def test_a_receive_knows_its_sender():
     if size() == 1:
         pytest.skip("a rank does not send to itself")
