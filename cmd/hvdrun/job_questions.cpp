@@ -12,6 +12,7 @@
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "cmd/hvdrun/status_text.h"
 
 namespace hvd::cli {
 namespace {
@@ -71,10 +72,9 @@ class Question {
   error_code error_;
 };
 
-}  // namespace
-
-Result<std::string> ask_job(const driver::JobSocket& job, const std::string& method,
-                            const std::string& target, std::string body) {
+// The bytes of its answer.
+Result<std::string> ask(const driver::JobSocket& job, const std::string& method,
+                        const std::string& target, std::string body) {
   asio::io_context io;
   Question question(io, http::string_to_verb(method), target, std::move(body));
   question.ask(job.path);
@@ -93,11 +93,34 @@ Result<std::string> ask_job(const driver::JobSocket& job, const std::string& met
   return std::move(answer.text);
 }
 
+}  // namespace
+
+Result<std::string> ask_job(const driver::JobSocket& job, const std::string& method,
+                            const std::string& target, std::string body) {
+  auto answer = ask(job, method, target, std::move(body));
+  if (!answer.ok()) return answer.status();
+  return printable_lines(*answer);
+}
+
+Result<nlohmann::json> ask_status(const driver::JobSocket& job) {
+  const auto answer = ask(job, "GET", "/status", {});
+  if (!answer.ok()) return answer.status();
+  // json::dump() calls itself for what is nested, and a stack is finite.
+  const auto is_shallow = [](int depth, auto /*event*/, auto& /*part*/) { return depth < 32; };
+  auto status = nlohmann::json::parse(*answer, is_shallow, false);
+  if (!is_job_status(status)) {
+    return Status(Code::data_loss, cat("job ", job.job_id,
+                                       ": its answer is not the status of a job (is its hvdrun of "
+                                       "another version?)"));
+  }
+  return status;
+}
+
 std::vector<FoundJob> find_jobs(const std::string& wanted) {
   std::vector<FoundJob> found;
   for (auto& socket : driver::find_job_sockets()) {
     if (!socket.job_id.starts_with(wanted)) continue;
-    auto status = ask_job(socket, "GET", "/status");
+    auto status = ask_status(socket);
     if (status.status().code() == Code::not_found) continue;
     found.push_back({std::move(socket), std::move(status)});
   }

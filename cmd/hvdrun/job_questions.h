@@ -5,19 +5,24 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "base/status.h"
 #include "driver/status/job_sockets.h"
 
 namespace hvd::cli {
 
+// The answer, as it may be shown on a terminal: for root it may be that of another user's program.
 // `method`: GET or POST. not_found: nobody listens there, since the job is over; unavailable: it
 // does not answer; failed_precondition: it refuses, for the reason in the message.
 Result<std::string> ask_job(const driver::JobSocket& job, const std::string& method,
                             const std::string& target, std::string body = {});
+// An object, whose texts are as they came (status_text.h). data_loss: the answer is none.
+Result<nlohmann::json> ask_status(const driver::JobSocket& job);
 
 struct FoundJob {
   driver::JobSocket socket;
-  Result<std::string> status;  // its answer, or why there is none
+  Result<nlohmann::json> status;  // its answer, or why there is none
 };
 
 // Those whose id begins with `wanted`, and that are not over.

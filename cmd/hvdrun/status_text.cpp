@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Below a line of headings; the texts may come from workers and from other users' jobs.
+// Below a line of headings.
 std::string table(std::vector<std::vector<std::string>> rows) {
   for (auto& row : rows) {
     for (auto& cell : row) cell = printable(cell);
@@ -29,13 +29,16 @@ std::string table(std::vector<std::vector<std::string>> rows) {
 std::string command_text(const Json& status) {
   std::vector<std::string> words;
   for (const auto& word : status.at("command"))
-    words.push_back(shell_quote(word.get<std::string>()));
+    words.push_back(printable_word(word.get<std::string>()));
   return join(words, " ");
 }
 
+std::string printable_text(const Json& value) { return printable(value.get<std::string>()); }
+
 std::string text_or_dash(const Json& value) {
   if (value.is_number_integer()) return cat(value.get<long long>());
-  return value.is_string() && !value.get<std::string>().empty() ? value.get<std::string>() : "-";
+  const std::string text = value.is_string() ? printable_text(value) : std::string();
+  return text.empty() ? "-" : text;
 }
 
 std::string percent_text(const Json& share) {
@@ -70,7 +73,7 @@ std::string slow_ranks_text(const Json& status) {
     const Json& work = member.at("work");
     if (!work.is_object() || !work.at("slow").get<bool>()) continue;
     text += cat("slow: rank ", text_or_dash(member.at("rank")), " on ",
-                member.at("worker").get<std::string>(), ": the other ranks wait for it for ",
+                printable_text(member.at("worker")), ": the other ranks wait for it for ",
                 percent_text(work.at("late")), " of the time\n");
   }
   return text;
@@ -135,7 +138,7 @@ std::string last_entry_text(const Json& worlds) {
     if (entry == world->end() || !entry->is_object()) continue;
     return cat("\nworld ", text_or_dash(world->at("generation")), ": ",
                text_or_dash(entry->at("worker")), " took the longest, ",
-               entry->at("text").get<std::string>(), "\n");
+               printable_text(entry->at("text")), "\n");
   }
   return {};
 }
@@ -151,7 +154,7 @@ std::string worlds_table(const Json& status) {
                     text_or_dash(worlds[i].at("size")), entry_seconds_text(worlds[i]),
                     text_or_dash(worlds[i].at("why"))});
   }
-  return cat("\n", table(std::move(rows)), printable_lines(last_entry_text(worlds)));
+  return cat("\n", table(std::move(rows)), last_entry_text(worlds));
 }
 
 // A hvdrun of an older version has no requests.
@@ -168,14 +171,14 @@ std::string requests_text(const Json& status) {
 
 std::string text_of(const Json& status) {
   std::string text =
-      cat("job ", status.at("job").get<std::string>(), ": ", status.at("state").get<std::string>(),
+      cat("job ", printable_text(status.at("job")), ": ", printable_text(status.at("state")),
           ", for ", duration_text(status.at("seconds")), " (hvdrun has pid ",
           status.at("pid").get<long>(), ")\n");
   text += cat("command: ", command_text(status), "\n");
-  const std::string waits = status.at("waits_for");
+  const std::string waits = printable_text(status.at("waits_for"));
   if (!waits.empty()) text += cat("waits for: ", waits, "\n");
   text += pace_text(status);
-  text += printable_lines(slow_ranks_text(status));
+  text += slow_ranks_text(status);
   text += requests_text(status);
   text += "\n";
   const std::string workers = workers_table(status);
@@ -183,22 +186,36 @@ std::string text_of(const Json& status) {
   return text + hosts_table(status) + worlds_table(status);
 }
 
+std::vector<std::string> job_row(const Json& status) {
+  return {status.at("job"),
+          text_or_dash(status.at("pid")),
+          status.at("state"),
+          duration_text(status.at("seconds")),
+          cat(status.at("world").at("members").size()),
+          command_text(status)};
+}
+
 }  // namespace
+
+bool is_job_status(const Json& answer) {
+  try {
+    job_row(answer);
+    return true;
+  } catch (const Json::exception&) {
+    return false;
+  }
+}
 
 std::string jobs_text(const nlohmann::json& jobs) {
   if (jobs.empty()) return "no job of this user runs on this machine\n";
   std::vector<std::vector<std::string>> rows{{"JOB", "PID", "STATE", "FOR", "WORKERS", "COMMAND"}};
-  for (const Json& status : jobs) {
-    rows.push_back({status.at("job"), text_or_dash(status.at("pid")), status.at("state"),
-                    duration_text(status.at("seconds")),
-                    cat(status.at("world").at("members").size()), command_text(status)});
-  }
+  for (const Json& status : jobs) rows.push_back(job_row(status));
   return table(std::move(rows));
 }
 
-Result<std::string> status_text(const std::string& answer) {
+Result<std::string> status_text(const Json& answer) {
   try {
-    return text_of(Json::parse(answer));
+    return text_of(answer);
   } catch (const Json::exception& error) {
     return Status(Code::data_loss,
                   cat("the answer is not the status of a job (is its hvdrun of another version?): ",

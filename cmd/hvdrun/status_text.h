@@ -1,4 +1,5 @@
-// What `hvdrun status`, `top` and `jobs` show of the answers of jobs (docs/status.md). Pure.
+// What `hvdrun status`, `top` and `jobs` show of the answers of jobs (docs/status.md), made
+// printable: for root an answer may be that of another user's program. Pure.
 #pragma once
 
 #include <string>
@@ -10,8 +11,9 @@
 namespace hvd::cli {
 
 // data_loss: it is not such a document.
-Result<std::string> status_text(const std::string& answer);
-// An array of such documents, a line for each. Throws what nlohmann/json throws.
+Result<std::string> status_text(const nlohmann::json& answer);
+// An array of documents for which is_job_status() holds, a line for each.
 std::string jobs_text(const nlohmann::json& jobs);
+bool is_job_status(const nlohmann::json& answer);
 
 }  // namespace hvd::cli

@@ -104,7 +104,7 @@ class Top {
 
   Result<std::string> run() {
     for (;;) {
-      auto answer = ask_job(job_, "GET", "/status");
+      const auto answer = ask_status(job_);
       if (answer.status().code() == Code::not_found) {
         return cat("job ", job_.job_id, " is over\n");
       }

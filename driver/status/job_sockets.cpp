@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/printable.h"
 #include "base/security/private_directory.h"
 #include "base/text.h"
 
@@ -78,7 +79,8 @@ std::vector<JobSocket> job_sockets_in(const std::string& directory) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(directory, ignored)) {
     const std::string name = entry.path().filename();
-    if (!name.ends_with(kEnding)) continue;
+    // A terminal shows these names, and for root another user may have made the file.
+    if (!name.ends_with(kEnding) || name != printable(name)) continue;
     found.push_back({name.substr(0, name.size() - kEnding.size()), entry.path()});
   }
   return found;

@@ -18,6 +18,7 @@ hvd_test(hvd_cli_process_test
   cmd/hvdrun/hvdrun_output_test.cpp
   cmd/hvdrun/hvdrun_usage_test.cpp
   cmd/hvdrun/init_process_test.cpp
+  cmd/hvdrun/job_commands_test.cpp
   cmd/hvdrun/old_kernel_test.cpp
   cmd/hvdrun/slots_test.cpp
   cmd/hvdrun/wrong_hosts_and_programs.cpp
