@@ -246,8 +246,10 @@ static int run_arguments(const std::vector<std::string>& arguments) {
       set_up_log({});
       return run_agent(line->agent);
     case Action::job_command: {
-      const auto text = run_job_command(line->job_command);
-      return text.ok() ? print_and_end(*text) : fail(text.status());
+      const auto result = run_job_command(line->job_command);
+      if (!result.ok()) return fail(result.status());
+      for (const auto& warning : result->warnings) print_error(cat("warning: ", warning));
+      return print_and_end(result->text);
     }
     case Action::run:
     case Action::dry_run:

@@ -59,19 +59,28 @@ struct JobCommandParser {
 // In ASCII, so that it holds no control characters.
 std::string json_text(const Json& json) { return json.dump(2, ' ', true) + "\n"; }
 
+constexpr std::size_t kMostWarnings = 10;
+
 // Jobs that give no answer are left out, unless no other is there.
-Result<std::string> list_jobs(bool json) {
-  Status problem;
+Result<JobCommandResult> list_jobs(bool json) {
   Json all = Json::array();
+  std::vector<std::string> problems;
   for (auto& job : find_jobs({})) {
     if (job.status.ok()) {
       all.push_back(*std::move(job.status));
     } else {
-      problem = job.status.status();
+      problems.push_back(job.status.status().message());
     }
   }
-  if (all.empty() && !problem.ok()) return problem;
-  return json ? json_text(all) : jobs_text(all);
+  if (problems.size() > kMostWarnings) {
+    const std::size_t more = problems.size() - kMostWarnings;
+    problems.resize(kMostWarnings);
+    problems.push_back(cat(more, more == 1 ? " more job" : " more jobs", " could not be asked"));
+  }
+  if (all.empty() && !problems.empty()) {
+    return Status(Code::unavailable, join(problems, "\n"));
+  }
+  return JobCommandResult{json ? json_text(all) : jobs_text(all), std::move(problems)};
 }
 
 // Takes the host of `drain`, or the size of `scale`, out of the words.
@@ -163,12 +172,15 @@ Result<CommandLine> parse_job_command(const std::string& name,
   return line;
 }
 
-Result<std::string> run_job_command(const JobCommandArguments& arguments) {
-  if (arguments.command == "jobs") return list_jobs(arguments.json);
+namespace {
+
+// All but `jobs`.
+Result<std::string> run_command_of_one(const JobCommandArguments& arguments) {
   if (arguments.command == "replay") return replay_file(arguments.argument);
 
   auto job = find_job(arguments.argument);
   if (!job.ok()) return job.status();
+  if (job->status.status().code() == Code::unavailable) return job->status.status();
   if (arguments.command == "metrics") return ask_job(job->socket, "GET", "/metrics");
   if (arguments.command == "page") return ask_job(job->socket, "POST", "/page");
   if (arguments.command == "dump") return ask_job(job->socket, "POST", "/dump");
@@ -184,6 +196,15 @@ Result<std::string> run_job_command(const JobCommandArguments& arguments) {
   if (!job->status.ok()) return job->status.status();
   if (arguments.command == "top") return run_top(job->socket);
   return arguments.json ? json_text(*job->status) : status_text(*job->status);
+}
+
+}  // namespace
+
+Result<JobCommandResult> run_job_command(const JobCommandArguments& arguments) {
+  if (arguments.command == "jobs") return list_jobs(arguments.json);
+  auto text = run_command_of_one(arguments);
+  if (!text.ok()) return text.status();
+  return JobCommandResult{*std::move(text), {}};
 }
 
 }  // namespace hvd::cli

@@ -26,8 +26,12 @@ Result<CommandLine> parse_job_command(const std::string& name,
                                       const std::vector<std::string>& arguments);
 FlagTable job_command_flag_table(const std::string& name);
 
-// The text for standard output; `top` returns when it ends. An error says which job could not be
-// asked, and why.
-Result<std::string> run_job_command(const JobCommandArguments& arguments);
+struct JobCommandResult {
+  std::string text;                   // for standard output
+  std::vector<std::string> warnings;  // of jobs that are not in it, and why
+};
+
+// `top` returns when it ends. An error says which job could not be asked, and why.
+Result<JobCommandResult> run_job_command(const JobCommandArguments& arguments);
 
 }  // namespace hvd::cli

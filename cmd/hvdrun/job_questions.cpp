@@ -2,6 +2,10 @@
 
 #include <cerrno>
 #include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
@@ -10,6 +14,7 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 
+#include "base/clock.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "cmd/hvdrun/status_text.h"
@@ -44,14 +49,16 @@ class Question {
     parser_.body_limit(kMaxStatus);
   }
 
-  void ask(const std::string& path) {
-    stream_.expires_after(kAnswerTime);
+  // Calls `on_end` when there is an answer, or an error.
+  void ask(const std::string& path, TimePoint deadline, std::function<void()> on_end) {
+    on_end_ = std::move(on_end);
+    stream_.expires_at(deadline);
     stream_.async_connect(Local::endpoint(path), [this](error_code error) {
-      if (failed(error)) return;
+      if (error) return end(error);
       http::async_write(stream_, request_, [this](error_code sent, std::size_t /*size*/) {
-        if (failed(sent)) return;
+        if (sent) return end(sent);
         http::async_read(stream_, buffer_, parser_,
-                         [this](error_code got, std::size_t /*size*/) { failed(got); });
+                         [this](error_code got, std::size_t /*size*/) { end(got); });
       });
     });
   }
@@ -60,9 +67,10 @@ class Question {
   Answer answer() const { return {parser_.get().result_int(), parser_.get().body()}; }
 
  private:
-  bool failed(error_code error) {
+  void end(error_code error) {
     error_ = error;
-    return error.failed();
+    stream_.close();
+    on_end_();
   }
 
   beast::basic_stream<Local> stream_;
@@ -70,20 +78,21 @@ class Question {
   http::request<http::string_body> request_;
   http::response_parser<http::string_body> parser_;
   error_code error_;
+  std::function<void()> on_end_;
 };
 
-// The bytes of its answer.
-Result<std::string> ask(const driver::JobSocket& job, const std::string& method,
-                        const std::string& target, std::string body) {
-  asio::io_context io;
-  Question question(io, http::string_to_verb(method), target, std::move(body));
-  question.ask(job.path);
-  io.run();
-  if (const error_code error = question.error()) {
+// The bytes of the answer.
+Result<std::string> result_of(const Question& question, const driver::JobSocket& job) {
+  const error_code error = question.error();
+  if (error == beast::error::timeout) {
+    return Status(Code::unavailable,
+                  cat("job ", job.job_id, ": no answer within ", kAnswerTime.count(), " s at ",
+                      job.path, "; its hvdrun may be stopped (kill -CONT lets it go on)"));
+  }
+  if (error) {
     const bool is_gone = error == asio::error::connection_refused || error.value() == ENOENT;
-    const std::string why = error == beast::error::timeout ? "it does not answer" : error.message();
     return Status(is_gone ? Code::not_found : Code::unavailable,
-                  cat("job ", job.job_id, ": ", why));
+                  cat("job ", job.job_id, ": ", error.message()));
   }
   Answer answer = question.answer();
   if (answer.status != 200) {
@@ -93,17 +102,63 @@ Result<std::string> ask(const driver::JobSocket& job, const std::string& method,
   return std::move(answer.text);
 }
 
-}  // namespace
-
-Result<std::string> ask_job(const driver::JobSocket& job, const std::string& method,
-                            const std::string& target, std::string body) {
-  auto answer = ask(job, method, target, std::move(body));
-  if (!answer.ok()) return answer.status();
-  return printable_lines(*answer);
+Result<std::string> ask(const driver::JobSocket& job, const std::string& method,
+                        const std::string& target, std::string body) {
+  asio::io_context io;
+  Question question(io, http::string_to_verb(method), target, std::move(body));
+  question.ask(job.path, Clock::now() + kAnswerTime, [] {});
+  io.run();
+  return result_of(question, job);
 }
 
-Result<nlohmann::json> ask_status(const driver::JobSocket& job) {
-  const auto answer = ask(job, "GET", "/status", {});
+// Asks all of them for their status at the same time, so that silent ones hold up nothing.
+class StatusRound {
+ public:
+  explicit StatusRound(const std::vector<driver::JobSocket>& sockets) : sockets_(sockets) {
+    for (std::size_t i = 0; i < sockets_.size(); ++i) {
+      questions_.push_back(std::make_unique<Question>(io_, http::verb::get, "/status", ""));
+      queues_[directory_of(sockets_[i])].push(i);
+    }
+  }
+
+  // In the order of the sockets.
+  std::vector<Result<std::string>> run() {
+    for (auto& [directory, queue] : queues_) {
+      for (std::size_t i = 0; i < kAtOnce; ++i) ask_next(queue);
+    }
+    io_.run();
+    std::vector<Result<std::string>> answers;
+    for (std::size_t i = 0; i < sockets_.size(); ++i) {
+      answers.push_back(result_of(*questions_[i], sockets_[i]));
+    }
+    return answers;
+  }
+
+ private:
+  // Of one directory, since this process can have only so many connections, and no user may take
+  // them all.
+  static constexpr std::size_t kAtOnce = 64;
+
+  static std::string directory_of(const driver::JobSocket& socket) {
+    return socket.path.substr(0, socket.path.rfind('/'));
+  }
+
+  void ask_next(std::queue<std::size_t>& queue) {
+    if (queue.empty()) return;
+    const std::size_t next = queue.front();
+    queue.pop();
+    questions_[next]->ask(sockets_[next].path, deadline_, [this, &queue] { ask_next(queue); });
+  }
+
+  const TimePoint deadline_ = Clock::now() + kAnswerTime;
+  const std::vector<driver::JobSocket>& sockets_;
+  asio::io_context io_;
+  std::vector<std::unique_ptr<Question>> questions_;
+  std::map<std::string, std::queue<std::size_t>> queues_;  // of those not asked yet, by directory
+};
+
+Result<nlohmann::json> parse_status(const driver::JobSocket& job,
+                                    const Result<std::string>& answer) {
   if (!answer.ok()) return answer.status();
   // json::dump() calls itself for what is nested, and a stack is finite.
   const auto is_shallow = [](int depth, auto /*event*/, auto& /*part*/) { return depth < 32; };
@@ -116,13 +171,28 @@ Result<nlohmann::json> ask_status(const driver::JobSocket& job) {
   return status;
 }
 
+}  // namespace
+
+Result<std::string> ask_job(const driver::JobSocket& job, const std::string& method,
+                            const std::string& target, std::string body) {
+  auto answer = ask(job, method, target, std::move(body));
+  if (!answer.ok()) return answer.status();
+  return printable_lines(*answer);
+}
+
+Result<nlohmann::json> ask_status(const driver::JobSocket& job) {
+  return parse_status(job, ask(job, "GET", "/status", {}));
+}
+
 std::vector<FoundJob> find_jobs(const std::string& wanted) {
+  auto sockets = driver::find_job_sockets();
+  std::erase_if(sockets, [&](const auto& socket) { return !socket.job_id.starts_with(wanted); });
+  const auto answers = StatusRound(sockets).run();
   std::vector<FoundJob> found;
-  for (auto& socket : driver::find_job_sockets()) {
-    if (!socket.job_id.starts_with(wanted)) continue;
-    auto status = ask_status(socket);
+  for (std::size_t i = 0; i < sockets.size(); ++i) {
+    auto status = parse_status(sockets[i], answers[i]);
     if (status.status().code() == Code::not_found) continue;
-    found.push_back({std::move(socket), std::move(status)});
+    found.push_back({std::move(sockets[i]), std::move(status)});
   }
   return found;
 }
@@ -138,7 +208,10 @@ Result<FoundJob> find_job(const std::string& wanted) {
                                              "lists those that do"));
   }
   std::vector<std::string> ids;
-  for (const auto& one : fitting) ids.push_back(one.socket.job_id);
+  for (const auto& one : fitting) {
+    const bool is_silent = one.status.status().code() == Code::unavailable;
+    ids.push_back(cat(one.socket.job_id, is_silent ? " (does not answer)" : ""));
+  }
   return Status(
       Code::invalid_argument,
       cat(fitting.size(), wanted.empty() ? " jobs run" : " jobs have an id that begins so", ": ",

@@ -1,5 +1,5 @@
 // Questions to the running jobs of this user, or of all users for root, at their sockets
-// (driver/status/control_server.h). All calls block, for at most some ten seconds for each job.
+// (driver/status/control_server.h). Each call blocks for at most some ten seconds.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ struct FoundJob {
   Result<nlohmann::json> status;  // its answer, or why there is none
 };
 
-// Those whose id begins with `wanted`, and that are not over.
+// Those whose id begins with `wanted`, and that are not over; all are asked at the same time.
 std::vector<FoundJob> find_jobs(const std::string& wanted);
 // The only one of them.
 Result<FoundJob> find_job(const std::string& wanted);

@@ -6,6 +6,7 @@
 #include <set>
 #include <string_view>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/printable.h"
@@ -79,8 +80,10 @@ std::vector<JobSocket> job_sockets_in(const std::string& directory) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(directory, ignored)) {
     const std::string name = entry.path().filename();
-    // A terminal shows these names, and for root another user may have made the file.
+    // For root another user may have made the file: a terminal shows its name, and no socket has a
+    // longer path.
     if (!name.ends_with(kEnding) || name != printable(name)) continue;
+    if (entry.path().native().size() >= sizeof(sockaddr_un::sun_path)) continue;
     found.push_back({name.substr(0, name.size() - kEnding.size()), entry.path()});
   }
   return found;

@@ -1,6 +1,7 @@
 // `hvdrun jobs`, `status` and the like, asking sockets that are no jobs of ours: for root that may
 // be programs of any user.
 #include <array>
+#include <fcntl.h>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <memory>
@@ -19,21 +20,40 @@
 namespace hvd::test {
 namespace {
 
-// Listens like a job, and gives the same answer to each request.
+UniqueFd listen_at(const std::filesystem::path& path) {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.string().copy(address.sun_path, sizeof(address.sun_path) - 1);
+  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  EXPECT_EQ(::listen(fd.get(), 16), 0);
+  return fd;
+}
+
+void read_request(int fd) {
+  std::string request;
+  std::array<char, 4096> buffer{};
+  while (!contains(request, "\r\n\r\n")) {
+    const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), 0);
+    if (got <= 0) return;
+    request.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+}
+
+void send_text(int fd, const std::string& text) {
+  (void)::send(fd, text.data(), text.size(), MSG_NOSIGNAL);
+}
+
+// Listens like a job, and gives the same answer to each request. `drips`: without an end, a byte
+// now and then.
 class PretendJob {
  public:
-  PretendJob(const std::filesystem::path& path, std::string answer)
+  PretendJob(const std::filesystem::path& path, std::string answer, bool drips = false)
       : answer_(std::move(answer)),
+        drips_(drips),
         end_(::eventfd(0, EFD_CLOEXEC)),
-        listener_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    path.string().copy(address.sun_path, sizeof(address.sun_path) - 1);
-    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)),
-              0);
-    EXPECT_EQ(::listen(listener_.get(), 16), 0);
-    thread_ = std::thread([this] { serve(); });
-  }
+        listener_(listen_at(path)),
+        thread_([this] { serve(); }) {}
   ~PretendJob() {
     ::eventfd_write(end_.get(), 1);
     thread_.join();
@@ -42,27 +62,29 @@ class PretendJob {
   PretendJob& operator=(const PretendJob&) = delete;
 
  private:
+  // False: this one is to end.
+  bool wait_for(int fd, int milliseconds) const {
+    std::array<pollfd, 2> watched{pollfd{end_.get(), POLLIN, 0}, pollfd{fd, POLLIN, 0}};
+    ::poll(watched.data(), watched.size(), milliseconds);
+    return watched[0].revents == 0;
+  }
+
   void serve() {
-    for (;;) {
-      std::array<pollfd, 2> watched{pollfd{listener_.get(), POLLIN, 0},
-                                    pollfd{end_.get(), POLLIN, 0}};
-      ::poll(watched.data(), watched.size(), -1);
-      if (watched[1].revents != 0) return;
+    while (wait_for(listener_.get(), -1)) {
       const UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      std::string request;
-      std::array<char, 4096> buffer{};
-      while (!contains(request, "\r\n\r\n")) {
-        const ssize_t got = ::recv(fd.get(), buffer.data(), buffer.size(), 0);
-        if (got <= 0) break;
-        request.append(buffer.data(), static_cast<std::size_t>(got));
+      read_request(fd.get());
+      if (!drips_) {
+        send_text(fd.get(),
+                  cat("HTTP/1.1 200 OK\r\nContent-Length: ", answer_.size(), "\r\n\r\n", answer_));
+        continue;
       }
-      const std::string reply =
-          cat("HTTP/1.1 200 OK\r\nContent-Length: ", answer_.size(), "\r\n\r\n", answer_);
-      (void)::send(fd.get(), reply.data(), reply.size(), MSG_NOSIGNAL);
+      send_text(fd.get(), "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+      while (wait_for(-1, 100)) send_text(fd.get(), " ");
     }
   }
 
   const std::string answer_;
+  const bool drips_;
   const UniqueFd end_;
   const UniqueFd listener_;
   std::thread thread_;
@@ -85,21 +107,26 @@ std::string status_with(const std::string& text) {
 
 class JobCommands : public testing::Test {
  protected:
-  void add(const std::string& id, const std::string& answer) {
-    jobs_.push_back(std::make_unique<PretendJob>(directory_.path() / cat(id, ".sock"), answer));
+  std::filesystem::path path_of(const std::string& id) const {
+    return directory_.path() / cat(id, ".sock");
   }
-  ExitStatus ask(const std::vector<std::string>& words) const {
+  void add(const std::string& id, const std::string& answer, bool drips = false) {
+    jobs_.push_back(std::make_unique<PretendJob>(path_of(id), answer, drips));
+  }
+  void add_silent(const std::string& id) { silent_.push_back(listen_at(path_of(id))); }
+  ExitStatus ask(const std::vector<std::string>& words) const { return start(words)->wait(); }
+  std::unique_ptr<Process> start(const std::vector<std::string>& words) const {
     std::vector<std::string> command{binary("hvdrun")};
     command.insert(command.end(), words.begin(), words.end());
     ProcessOptions options;
     options.environment = {{"HVD_RUNTIME_DIR", directory_.path()}};
-    return run(command, options);
+    return std::make_unique<Process>(command, options);
   }
-  std::filesystem::path directory() const { return directory_.path(); }
 
  private:
   const TemporaryDirectory directory_;
   std::vector<std::unique_ptr<PretendJob>> jobs_;
+  std::vector<UniqueFd> silent_;
 };
 
 bool reaches_a_terminal(const std::string& text) {
@@ -149,6 +176,43 @@ TEST_F(JobCommands, AnAnswerThatIsNoStatusHidesNoOtherJob) {
   EXPECT_TRUE(contains(jobs.out, "fine ")) << jobs.out;
   EXPECT_FALSE(contains(jobs.out, "hidden")) << jobs.out;
   EXPECT_EQ(ask({"jobs", "--json"}).code, 0);
+}
+
+// One after the other they would take longer than a test waits.
+TEST_F(JobCommands, SilentJobsAreWaitedForTogetherAndNamed) {
+  for (int i = 0; i < 8; ++i) add_silent(cat("silent", i));
+  add("drips", "", true);
+  add("good", status_with("fine"));
+  const auto asked_to_stop = start({"stop"});
+  const auto jobs = ask({"jobs"});
+  EXPECT_EQ(jobs.code, 0) << jobs.err;
+  EXPECT_TRUE(contains(jobs.out, "fine ")) << jobs.out;
+  for (const char* const id : {"drips", "silent0", "silent7"}) {
+    EXPECT_TRUE(contains(jobs.err, cat("hvdrun: warning: job ", id, ": no answer within 10 s at ",
+                                       path_of(id).string())))
+        << jobs.err;
+  }
+
+  const auto stop = asked_to_stop->wait();
+  EXPECT_EQ(stop.code, 1);
+  EXPECT_TRUE(contains(stop.err, "10 jobs run: drips (does not answer), good, silent0 (does not"))
+      << stop.err;
+}
+
+TEST_F(JobCommands, TheOnlyJobThatIsSilentIsAnError) {
+  add_silent("silent");
+  const auto asked_to_stop = start({"stop"});
+  for (const auto& asked : {ask({"jobs"}), asked_to_stop->wait()}) {
+    EXPECT_EQ(asked.code, 1);
+    EXPECT_TRUE(contains(asked.err, "hvdrun: job silent: no answer within 10 s at ")) << asked.err;
+  }
+}
+
+TEST_F(JobCommands, ASocketWithTooLongAPathIsNoJob) {
+  const std::string name(200, 'x');
+  const UniqueFd file(::open(path_of(name).c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  ASSERT_TRUE(file);
+  EXPECT_EQ(ask({"jobs"}).out, "no job of this user runs on this machine\n");
 }
 
 }  // namespace
