@@ -62,8 +62,6 @@ std::map<std::string, std::string, std::less<>> own_variables(const JobEnvironme
       {"TORCHELASTIC_RESTART_COUNT", cat(job.restarts)},
       {"TORCHELASTIC_MAX_RESTARTS",
        cat(job.max_restarts < 0 ? std::numeric_limits<int>::max() : job.max_restarts)},
-      // Otherwise the output of a Python program appears only when it ends.
-      {"PYTHONUNBUFFERED", "1"},
   };
   if (!host.labels.empty()) variables.emplace("HVD_HOST_LABELS", host.labels);
   if (job.elastic) variables.insert({{"HVD_ELASTIC", "1"}, {"HOROVOD_ELASTIC", "1"}});
@@ -71,6 +69,15 @@ std::map<std::string, std::string, std::less<>> own_variables(const JobEnvironme
 }
 
 }  // namespace
+
+bool is_own_variable(std::string_view name) {
+  JobEnvironment job;
+  job.elastic = true;
+  HostEnvironment host;
+  host.labels = "any";
+  static const auto variables = own_variables(job, {}, host);
+  return variables.find(name) != variables.end();
+}
 
 std::vector<std::string> worker_environment(const std::vector<std::string>& base,
                                             const JobEnvironment& job, const WorldMember& member,

@@ -43,6 +43,10 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& base
                                             const JobEnvironment& job, const WorldMember& member,
                                             const HostEnvironment& host);
 
+// Whether worker_environment() may set this variable whatever `base` says: what an outer job left
+// under this name is never meant for a worker.
+bool is_own_variable(std::string_view name);
+
 // Where the host of `member` stands in the world; without cores and workers.
 HostEnvironment place_in_world(const std::vector<WorldMember>& world, const WorldMember& member);
 

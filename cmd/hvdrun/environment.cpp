@@ -8,6 +8,8 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "cmd/hvdrun/arguments.h"
+#include "driver/worker_environment.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
@@ -18,6 +20,10 @@ namespace {
 // secret of Horovod's launcher, and the path of hvdrun's agent.
 constexpr std::array<const char*, 4> kAlwaysExcluded{"BASH_FUNC_*", "OLDPWD", "*HOROVOD_SECRET_KEY",
                                                      "HVD_AGENT"};
+
+// The outer hvdrun chose these networks for a worker in which hvdrun runs.
+constexpr std::array<const char*, 2> kOuterJobsChoice{"HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"};
+constexpr std::array<std::string_view, 2> kSetInWorkers{"HVD_WORKER", "HVD_RANK"};
 
 // Variables about the user, the login session and the devices of a host. Their values are
 // meaningless on another host, or would disclose details of this one.
@@ -127,6 +133,12 @@ bool is_number_or_switch(std::string_view value) {
   return value.size() <= kLongestNumber && parse_number<double>(value).has_value();
 }
 
+bool runs_in_a_worker(const std::vector<std::string>& own) {
+  return std::any_of(kSetInWorkers.begin(), kSetInWorkers.end(), [&](std::string_view name) {
+    return driver::find_value(own, name).has_value();
+  });
+}
+
 bool passes(const std::string& name, const EnvironmentArguments& arguments) {
   if (matches(name, arguments.included)) return true;
   if (matches(name, arguments.excluded)) return false;
@@ -152,12 +164,17 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
   std::set<std::string> secrets;
   // Without it the output of a Python worker would arrive only when its buffer is full.
   given.emplace("PYTHONUNBUFFERED", "1");
+  const bool is_in_worker = runs_in_a_worker(own);
 
   for (const auto& entry : own) {
     const auto equals = entry.find('=');
     if (equals == std::string::npos || equals == 0) continue;
     const std::string name = entry.substr(0, equals);
     outside[name] = entry.substr(equals + 1);
+    if (driver::is_own_variable(name)) continue;
+    if (is_in_worker && matches(name, kOuterJobsChoice) && !matches(name, arguments.included)) {
+      continue;
+    }
     if (is_hosts_own(name)) {
       from_host.insert(name);
     } else if (looks_like_secret(name, outside[name]) && !matches(name, arguments.included)) {
@@ -180,9 +197,6 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
   for (const auto& word : arguments.set) {
     const auto equals = word.find('=');
     const std::string name = word.substr(0, equals);
-    if (name.empty()) {
-      return Status(Code::invalid_argument, cat("--env ", word, ": needs a name before the '='"));
-    }
     if (equals != std::string::npos) {
       given[name] = word.substr(equals + 1);
     } else if (const auto found = outside.find(name); found != outside.end()) {
@@ -204,6 +218,18 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
     if (secrets.count(name) != 0) result.secrets.push_back(name);
   }
   return result;
+}
+
+Status check_env(const EnvironmentArguments& arguments) {
+  for (const auto& word : arguments.set) {
+    const std::string name = word.substr(0, word.find('='));
+    if (name.empty()) return usage(cat("--env ", word, ": needs a name before the '='"));
+    if (driver::is_own_variable(name)) {
+      return usage(cat("--env ", word, ": hvdrun sets ", name,
+                       " itself for each worker; give the value under another name"));
+    }
+  }
+  return {};
 }
 
 std::vector<std::string> warnings_of_misspelt_settings(const std::vector<std::string>& own) {

@@ -33,6 +33,10 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
                                              const EnvironmentArguments& arguments,
                                              const Values& values);
 
+// An error of usage: one of the words of --env has no name, or names a variable that hvdrun sets
+// itself for each worker.
+Status check_env(const EnvironmentArguments& arguments);
+
 // A warning for each HVD_* variable of `own` whose name is that of a setting but for a slip of the
 // fingers.
 std::vector<std::string> warnings_of_misspelt_settings(const std::vector<std::string>& own);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cmd/hvdrun/arguments.h"
 #include "cmd/hvdrun/completion.h"
+#include "cmd/hvdrun/environment.h"
 #include "cmd/hvdrun/flag_help.h"
 #include "cmd/hvdrun/job_commands.h"
 #include "cmd/hvdrun/man_page.h"
@@ -206,6 +207,7 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
   }
 
   HVD_RETURN_IF_ERROR(take_settings(parser, line.values));
+  HVD_RETURN_IF_ERROR(check_env(line.environment));
   HVD_RETURN_IF_ERROR(check_command_is_no_host(line));
   if (parser.print_env) {
     line.action = Action::print_env;

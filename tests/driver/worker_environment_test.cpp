@@ -72,7 +72,6 @@ TEST(WorkerEnvironment, tells_a_worker_who_it_is_in_our_names_horovods_and_torch
       {"OMP_NUM_THREADS", "3"},
       {"MASTER_ADDR", "127.0.0.1"},
       {"MASTER_PORT", "2345"},
-      {"PYTHONUNBUFFERED", "1"},
   };
   EXPECT_EQ(of_rank(2), expected);
 }
@@ -89,6 +88,7 @@ TEST(WorkerEnvironment, replaces_what_an_outer_job_left_and_keeps_the_rest) {
 TEST(WorkerEnvironment, leaves_the_number_of_threads_to_the_person) {
   EXPECT_EQ(of_rank(2, {"OMP_NUM_THREADS=5"}).at("OMP_NUM_THREADS"), "5");
   EXPECT_EQ(of_rank(0).at("OMP_NUM_THREADS"), "7");
+  EXPECT_EQ(of_rank(0, {"PYTHONUNBUFFERED=0"}).at("PYTHONUNBUFFERED"), "0");
 }
 
 TEST(WorkerEnvironment, counts_restarts) {

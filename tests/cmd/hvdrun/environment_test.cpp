@@ -170,7 +170,45 @@ TEST(WorkerEnvironment, EnvAddsAndReplaces) {
   const Entries own{"A=1", "OLDPWD=/x"};
   EXPECT_EQ(given(own, {.set = {"A=2=3", "B=", "OLDPWD"}, .excluded = {}, .included = {}}),
             (Entries{"A=2=3", "B=", "OLDPWD=/x", "PYTHONUNBUFFERED=1"}));
-  EXPECT_TRUE(has(given({"PYTHONUNBUFFERED=0"}), "PYTHONUNBUFFERED=0"));
+}
+
+TEST(WorkerEnvironment, DefaultsGiveWayToWhatIsSet) {
+  for (const char* const entry : {"PYTHONUNBUFFERED=0"}) {
+    EXPECT_TRUE(has(given({entry}), entry));
+    EXPECT_TRUE(has(given({}, {.set = {entry}, .excluded = {}, .included = {}}), entry));
+  }
+}
+
+TEST(WorkerEnvironment, NothingOfAnOuterJobPasses) {
+  const Entries own{"HVD_WORKER=a#0",         "HVD_RANK=3",
+                    "HVD_ELASTIC=1",          "HOROVOD_ELASTIC=1",
+                    "HVD_HOST_LABELS=gpu=1",  "HOROVOD_GLOO_IFACE=eth7",
+                    "NCCL_SOCKET_IFNAME=eth7"};
+  EXPECT_EQ(given(own), given({}));
+  EXPECT_EQ(given({"HVD_ELASTIC=1", "HOROVOD_ELASTIC=1", "HVD_HOST_LABELS=gpu=1"}), given({}));
+  EXPECT_FALSE(
+      has(given(own, {.set = {}, .excluded = {}, .included = {"HVD_*"}}), "HVD_ELASTIC=1"));
+
+  const auto chosen =
+      given(own, {.set = {"HOROVOD_GLOO_IFACE=e0"}, .excluded = {}, .included = {"NCCL_*"}});
+  EXPECT_TRUE(has(chosen, "HOROVOD_GLOO_IFACE=e0"));
+  EXPECT_TRUE(has(chosen, "NCCL_SOCKET_IFNAME=eth7"));
+  EXPECT_TRUE(has(given({"NCCL_SOCKET_IFNAME=e1"}), "NCCL_SOCKET_IFNAME=e1")) << "the person's own";
+}
+
+TEST(WorkerEnvironment, EnvOfWhatHvdrunSetsItselfIsAnError) {
+  const auto check = [](const char* word) {
+    return check_env({.set = {word}, .excluded = {}, .included = {}});
+  };
+  for (const char* const word :
+       {"RANK=9", "RANK", "WORLD_SIZE=5", "MASTER_ADDR=a", "MASTER_PORT=1", "HVD_RANK=1",
+        "HVD_ELASTIC=0", "HOROVOD_ELASTIC=1", "HVD_HOST_LABELS=x", "TORCHELASTIC_RUN_ID=x"}) {
+    EXPECT_FALSE(check(word).ok()) << word;
+  }
+  for (const char* const word : {"OMP_NUM_THREADS=1", "PYTHONUNBUFFERED=0", "PWD=/x", "RANKS=1",
+                                 "NCCL_SOCKET_IFNAME=e0", "HOROVOD_GLOO_IFACE=e0"}) {
+    EXPECT_TRUE(check(word).ok()) << word;
+  }
 }
 
 TEST(WorkerEnvironment, WhatIsEachHostsOwnBusinessStaysThere) {
@@ -211,8 +249,7 @@ TEST(WorkerEnvironment, ANameThatIsNotSetIsAnErrorThatSaysWhatToDo) {
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.status().message(),
             "--env GONE: is not set in hvdrun's own environment; give it a value: --env GONE=...");
-  EXPECT_FALSE(
-      worker_environment({}, {.set = {"=value"}, .excluded = {}, .included = {}}, {}).ok());
+  EXPECT_FALSE(check_env({.set = {"=value"}, .excluded = {}, .included = {}}).ok());
 }
 
 TEST(WorkerEnvironment, AKnobIsGivenByBothItsNames) {

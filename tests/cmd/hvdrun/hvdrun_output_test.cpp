@@ -46,6 +46,29 @@ TEST(HvdrunOutput, LinesHaveThePrefixOfTheirRankAndStream) {
   EXPECT_EQ(count(status.out, "\n"), 4U);
 }
 
+TEST(HvdrunOutput, AJobInsideAJobHasNothingOfTheOuterOne) {
+  ProcessOptions options;
+  options.environment = {{"HVD_HOST_LABELS", "gpu=H100"}};
+  const auto status =
+      run({binary("hvdrun"), "--tag-output=none", "-np", "1", "--min-np", "1", "sh", "-c",
+           cat("echo outer $HVD_ELASTIC; ", binary("hvdrun"),
+               " --tag-output=none -np 1 sh -c 'echo inner $HVD_ELASTIC$HOROVOD_ELASTIC"
+               "$HVD_HOST_LABELS.'")},
+          options);
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_EQ(status.out, "outer 1\ninner .\n");
+}
+
+TEST(HvdrunOutput, DefaultsOfProgramsGiveWayToWhatIsSet) {
+  const std::string script = "echo $PYTHONUNBUFFERED";
+  EXPECT_EQ(run(job({"-np", "1", "--tag-output=none"}, script)).out, "1\n");
+  EXPECT_EQ(run(job({"-np", "1", "--tag-output=none", "--env", "PYTHONUNBUFFERED=0"}, script)).out,
+            "0\n");
+  ProcessOptions options;
+  options.environment = {{"PYTHONUNBUFFERED", "0"}};
+  EXPECT_EQ(run(job({"-np", "1", "--tag-output=none"}, script), options).out, "0\n");
+}
+
 TEST(HvdrunOutput, BytesThatAreNoTextPassUnchanged) {
   const auto status = run(job({"-np", "1", "--tag-output=none"}, R"(printf '\377\200\001x\r\ny')"));
   EXPECT_EQ(status.code, 0) << status.err;

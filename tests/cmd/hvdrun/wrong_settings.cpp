@@ -136,7 +136,11 @@ std::vector<WrongInput> wrong_settings() {
        {"--env", "HVD_NOT_SET_AT_ALL", "./p"},
        1,
        {"--env HVD_NOT_SET_AT_ALL"}},
-      {"EnvironmentWithoutName", {"--env", "=x", "./p"}, 1, {"--env =x", "name"}},
+      {"EnvironmentWithoutName", {"--env", "=x", "./p"}, 2, {"--env =x", "name"}},
+      {"EnvironmentOfAWorkersRank",
+       {"--env", "RANK=9", "./p"},
+       2,
+       {"--env RANK=9: hvdrun sets RANK itself for each worker"}},
       // Knobs.
       {"NegativeKnob",
        {"--cache-capacity", "-1", "./p"},
