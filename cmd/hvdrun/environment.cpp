@@ -164,6 +164,8 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
   std::set<std::string> secrets;
   // Without it the output of a Python worker would arrive only when its buffer is full.
   given.emplace("PYTHONUNBUFFERED", "1");
+  // As torchrun sets it: a collective of NCCL that fails ends its worker.
+  given.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   const bool is_in_worker = runs_in_a_worker(own);
 
   for (const auto& entry : own) {

@@ -29,15 +29,18 @@ Entries from_host(const Entries& own, const EnvironmentArguments& arguments = {}
 TEST(WorkerEnvironment, IsTheWholeEnvironmentButForAFew) {
   EXPECT_EQ(given({"PATH=/bin", "EMPTY=", "A=b=c", "OLDPWD=/x", "BASH_FUNC_f%%=() { :; }",
                    "_HOROVOD_SECRET_KEY=s", "HVD_AGENT=/a"}),
-            (Entries{"A=b=c", "EMPTY=", "PATH=/bin", "PYTHONUNBUFFERED=1"}));
+            (Entries{"A=b=c", "EMPTY=", "PATH=/bin", "PYTHONUNBUFFERED=1",
+                     "TORCH_NCCL_ASYNC_ERROR_HANDLING=1"}));
 }
 
 TEST(WorkerEnvironment, ExcludesByPatternAndIncludesAgain) {
   const Entries own{"AWS_ID=1", "AWS_REGION=r", "LANG=C", "MY_SECRET_KEY=k"};
   EXPECT_EQ(given(own, {.set = {}, .excluded = {"AWS_*"}, .included = {"AWS_REGION"}}),
-            (Entries{"AWS_REGION=r", "LANG=C", "PYTHONUNBUFFERED=1"}));
-  EXPECT_EQ(given(own, {.set = {}, .excluded = {"*"}, .included = {"MY_*"}}),
-            (Entries{"MY_SECRET_KEY=k", "PYTHONUNBUFFERED=1"}));
+            (Entries{"AWS_REGION=r", "LANG=C", "PYTHONUNBUFFERED=1",
+                     "TORCH_NCCL_ASYNC_ERROR_HANDLING=1"}));
+  EXPECT_EQ(
+      given(own, {.set = {}, .excluded = {"*"}, .included = {"MY_*"}}),
+      (Entries{"MY_SECRET_KEY=k", "PYTHONUNBUFFERED=1", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1"}));
 }
 
 struct NameAndValue {
@@ -161,7 +164,8 @@ TEST(WorkerEnvironment, ASecretIsSentWhenItIsAskedFor) {
   const auto result = worker_environment(
       own, {.set = {"HF_TOKEN"}, .excluded = {"PG*"}, .included = {"WANDB_*"}}, {});
   ASSERT_TRUE(result.ok()) << result.status().message();
-  EXPECT_EQ(result->entries, (Entries{"HF_TOKEN=t", "PYTHONUNBUFFERED=1", "WANDB_API_KEY=k"}));
+  EXPECT_EQ(result->entries, (Entries{"HF_TOKEN=t", "PYTHONUNBUFFERED=1",
+                                      "TORCH_NCCL_ASYNC_ERROR_HANDLING=1", "WANDB_API_KEY=k"}));
   EXPECT_EQ(result->secrets, Entries{"AWS_SESSION_TOKEN"});
   EXPECT_FALSE(has(result->host_variables, "PGPASSWORD"));
 }
@@ -169,11 +173,12 @@ TEST(WorkerEnvironment, ASecretIsSentWhenItIsAskedFor) {
 TEST(WorkerEnvironment, EnvAddsAndReplaces) {
   const Entries own{"A=1", "OLDPWD=/x"};
   EXPECT_EQ(given(own, {.set = {"A=2=3", "B=", "OLDPWD"}, .excluded = {}, .included = {}}),
-            (Entries{"A=2=3", "B=", "OLDPWD=/x", "PYTHONUNBUFFERED=1"}));
+            (Entries{"A=2=3", "B=", "OLDPWD=/x", "PYTHONUNBUFFERED=1",
+                     "TORCH_NCCL_ASYNC_ERROR_HANDLING=1"}));
 }
 
 TEST(WorkerEnvironment, DefaultsGiveWayToWhatIsSet) {
-  for (const char* const entry : {"PYTHONUNBUFFERED=0"}) {
+  for (const char* const entry : {"PYTHONUNBUFFERED=0", "TORCH_NCCL_ASYNC_ERROR_HANDLING=3"}) {
     EXPECT_TRUE(has(given({entry}), entry));
     EXPECT_TRUE(has(given({}, {.set = {entry}, .excluded = {}, .included = {}}), entry));
   }
@@ -216,8 +221,8 @@ TEST(WorkerEnvironment, WhatIsEachHostsOwnBusinessStaysThere) {
                     "SSH_NEW=1",         "XDG_SOMETHING=x", "PATH=/bin",
                     "DISPLAY=:0",        "TERM=xterm",      "CUDA_VISIBLE_DEVICES=0",
                     "LD_LIBRARY_PATH=/l"};
-  EXPECT_EQ(given(own),
-            (Entries{"LD_LIBRARY_PATH=/l", "PATH=/bin", "PYTHONUNBUFFERED=1", "TERM=xterm"}));
+  EXPECT_EQ(given(own), (Entries{"LD_LIBRARY_PATH=/l", "PATH=/bin", "PYTHONUNBUFFERED=1",
+                                 "TERM=xterm", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1"}));
   const auto names = from_host(own);
   for (const char* const name : {"HOME", "USER", "LOGNAME", "TMPDIR", "SSH_AUTH_SOCK", "SSH_NEW",
                                  "XDG_SOMETHING", "DISPLAY", "CUDA_VISIBLE_DEVICES"}) {
@@ -231,7 +236,8 @@ TEST(WorkerEnvironment, WhatIsAskedForByNameIsCarried) {
   const EnvironmentArguments arguments{
       .set = {"HOME", "TMPDIR=/fast"}, .excluded = {}, .included = {}};
   EXPECT_EQ(given({"HOME=/h", "USER=me"}, arguments),
-            (Entries{"HOME=/h", "PYTHONUNBUFFERED=1", "TMPDIR=/fast"}));
+            (Entries{"HOME=/h", "PYTHONUNBUFFERED=1", "TMPDIR=/fast",
+                     "TORCH_NCCL_ASYNC_ERROR_HANDLING=1"}));
   const auto names = from_host({"HOME=/h", "USER=me"}, arguments);
   EXPECT_FALSE(has(names, "HOME"));
   EXPECT_FALSE(has(names, "TMPDIR"));
@@ -255,7 +261,8 @@ TEST(WorkerEnvironment, ANameThatIsNotSetIsAnErrorThatSaysWhatToDo) {
 TEST(WorkerEnvironment, AKnobIsGivenByBothItsNames) {
   const auto entries = given({"HOROVOD_CYCLE_TIME=9", "HVD_CYCLE_TIME=8"}, {},
                              {{"cycle-time-ms", {"2", "--cycle-time-ms"}}, {"grace", {"3", ""}}});
-  EXPECT_EQ(entries, (Entries{"HOROVOD_CYCLE_TIME=2", "HVD_CYCLE_TIME=2", "PYTHONUNBUFFERED=1"}));
+  EXPECT_EQ(entries, (Entries{"HOROVOD_CYCLE_TIME=2", "HVD_CYCLE_TIME=2", "PYTHONUNBUFFERED=1",
+                              "TORCH_NCCL_ASYNC_ERROR_HANDLING=1"}));
 }
 
 TEST(MisspeltSettings, AreWarnedOf) {

@@ -60,13 +60,13 @@ TEST(HvdrunOutput, AJobInsideAJobHasNothingOfTheOuterOne) {
 }
 
 TEST(HvdrunOutput, DefaultsOfProgramsGiveWayToWhatIsSet) {
-  const std::string script = "echo $PYTHONUNBUFFERED";
-  EXPECT_EQ(run(job({"-np", "1", "--tag-output=none"}, script)).out, "1\n");
+  const std::string script = "echo $PYTHONUNBUFFERED $TORCH_NCCL_ASYNC_ERROR_HANDLING";
+  EXPECT_EQ(run(job({"-np", "1", "--tag-output=none"}, script)).out, "1 1\n");
   EXPECT_EQ(run(job({"-np", "1", "--tag-output=none", "--env", "PYTHONUNBUFFERED=0"}, script)).out,
-            "0\n");
+            "0 1\n");
   ProcessOptions options;
-  options.environment = {{"PYTHONUNBUFFERED", "0"}};
-  EXPECT_EQ(run(job({"-np", "1", "--tag-output=none"}, script), options).out, "0\n");
+  options.environment = {{"PYTHONUNBUFFERED", "0"}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "3"}};
+  EXPECT_EQ(run(job({"-np", "1", "--tag-output=none"}, script), options).out, "0 3\n");
 }
 
 TEST(HvdrunOutput, BytesThatAreNoTextPassUnchanged) {
