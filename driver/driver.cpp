@@ -1,5 +1,6 @@
 #include "driver/driver.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "base/socket.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "driver/job/addresses.h"
 #include "driver/job_runner.h"
 #include "driver/journal/kept_journals.h"
 
@@ -39,6 +41,28 @@ static Result<UniqueFd> listen_for_metrics(const MetricsSpec& spec, Observer& ob
   if (address->host == "0.0.0.0" || address->host == "::") address->host = machine_name();
   observer.on_notice(cat("the job's metrics are at http://", address->to_string(), "/metrics"));
   return listening;
+}
+
+// A job on this machine alone does not need the interfaces and the address that were named for it,
+// but a wrong name is a mistake all the same. A job with other hosts finds out when it looks for
+// its addresses, and then says what each host has.
+static Status check_own_addresses(const JobSpec& spec, const Preparation& preparation) {
+  const bool only_here =
+      !spec.join && (!spec.elastic || spec.elastic->discovery_script.empty()) &&
+      std::all_of(preparation.hosts.begin(), preparation.hosts.end(),
+                  [&](const HostSlots& host) { return preparation.local.contains(host.name); });
+  if (!only_here) return {};
+  const auto interfaces = machine_interfaces();
+  const std::string& advertised = spec.advertise_address;
+  if (advertised.empty()) {
+    return check_interfaces(interfaces, spec.network_interfaces).with_context("on this machine");
+  }
+  const auto listening = listen_tcp({advertised, 0});
+  if (listening.ok()) return {};
+  return Status(listening.status().code(),
+                cat("--advertise-address ", advertised,
+                    ": this machine cannot listen there: ", listening.status().message(),
+                    "; its addresses are on ", inventory(interfaces)));
 }
 
 // A job runs as well without a journal for which nobody has named a file.
@@ -113,6 +137,8 @@ Outcome run_job(const JobSpec& spec, Observer& observer, StopRequest* stop) {
     return outcome;
   }
   if (!preparation) return failed_outcome(preparation.status().message());
+  const Status own = check_own_addresses(spec, *preparation);
+  if (!own.ok()) return failed_outcome(own.message());
 
   const std::string job_id = to_hex(random_bytes(kJobIdDigits / 2));
   // Only now: jobs that cannot begin leave those before them alone.

@@ -91,9 +91,9 @@ Result<SocketAddress> AddressBook::local_listener() {
     if (!own && !preferences_.network_interfaces.empty()) return own.status();
     if (own) wanted.insert(wanted.end(), own->begin(), own->end());
   }
-  // A machine without a network, or without IPv4.
+  // A job of this machine alone, or a machine without a network, or without IPv4.
   if (here_.empty() && preferences_.advertise_address.empty() &&
-      preferences_.network_interfaces.empty()) {
+      (only_here_ || preferences_.network_interfaces.empty())) {
     wanted.insert(wanted.end(), {"127.0.0.1", "::1"});
   }
 

@@ -25,19 +25,6 @@ void add(std::vector<std::string>& list, const std::string& item) {
 }
 
 // "eth0 (10.0.0.1, fd00::1), lo (127.0.0.1)"
-std::string inventory(const std::vector<Interface>& interfaces) {
-  std::vector<std::string> names;
-  std::map<std::string, std::vector<std::string>> addresses;
-  for (const auto& interface : interfaces) {
-    add(names, interface.name);
-    addresses[interface.name].push_back(interface.address);
-  }
-  std::vector<std::string> parts;
-  parts.reserve(names.size());
-  for (const auto& name : names) parts.push_back(cat(name, " (", join(addresses[name], ", "), ")"));
-  return parts.empty() ? "none" : join(parts, ", ");
-}
-
 // The addresses that may be used at all. An interface that was asked for by name may be any.
 Result<std::vector<std::string>> usable(const std::vector<Interface>& interfaces,
                                         const std::vector<std::string>& wanted) {
@@ -166,6 +153,24 @@ std::optional<bool> common_family(const AddressProblem& problem,
 }
 
 }  // namespace
+
+std::string inventory(const std::vector<Interface>& interfaces) {
+  std::vector<std::string> names;
+  std::map<std::string, std::vector<std::string>> addresses;
+  for (const auto& interface : interfaces) {
+    add(names, interface.name);
+    addresses[interface.name].push_back(interface.address);
+  }
+  std::vector<std::string> parts;
+  parts.reserve(names.size());
+  for (const auto& name : names) parts.push_back(cat(name, " (", join(addresses[name], ", "), ")"));
+  return parts.empty() ? "none" : join(parts, ", ");
+}
+
+Status check_interfaces(const std::vector<Interface>& interfaces,
+                        const std::vector<std::string>& wanted) {
+  return wanted.empty() ? Status() : usable(interfaces, wanted).status();
+}
 
 bool is_v6(std::string_view address) { return address.find(':') != std::string_view::npos; }
 

@@ -46,6 +46,12 @@ Result<std::vector<std::string>> candidates_of_this_machine(
     const std::vector<Interface>& interfaces, const std::string& advertise,
     const std::vector<HostNetwork>& hosts, const std::vector<std::string>& wanted);
 
+// An error if this machine has no usable address on the interfaces `wanted`, as above.
+Status check_interfaces(const std::vector<Interface>& interfaces,
+                        const std::vector<std::string>& wanted);
+// "lo (127.0.0.1), eth0 (10.0.0.1, fd00::1)"
+std::string inventory(const std::vector<Interface>& interfaces);
+
 struct AddressProblem {
   std::vector<HostNetwork> hosts;                    // by HostIndex
   std::vector<std::vector<std::string>> candidates;  // of each host; of a local one none

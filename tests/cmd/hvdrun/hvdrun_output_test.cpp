@@ -59,6 +59,16 @@ TEST(HvdrunOutput, AJobInsideAJobHasNothingOfTheOuterOne) {
   EXPECT_EQ(status.out, "outer 1\ninner .\n");
 }
 
+TEST(HvdrunOutput, AJobOnThisMachineRunsWithItsInterfaces) {
+  for (const Arguments& kind : std::vector<Arguments>{{}, {"--min-np", "1"}}) {
+    Arguments options{"-np", "1", "--tag-output=none", "--network-interface", "lo"};
+    options.insert(options.end(), kind.begin(), kind.end());
+    const auto status = run(job(options, "echo $HVD_RENDEZVOUS_ADDR"));
+    EXPECT_EQ(status.code, 0) << status.err;
+    EXPECT_EQ(status.out, "127.0.0.1\n");
+  }
+}
+
 TEST(HvdrunOutput, DefaultsOfProgramsGiveWayToWhatIsSet) {
   const std::string script = "echo $PYTHONUNBUFFERED $TORCH_NCCL_ASYNC_ERROR_HANDLING";
   EXPECT_EQ(run(job({"-np", "1", "--tag-output=none"}, script)).out, "1 1\n");
