@@ -74,19 +74,10 @@ Result<driver::Limits> limits_of(const SettingsReader& settings, const driver::J
   limits.spares = settings.integer("spares");
   if (settings.has("max-np")) {
     limits.most = settings.integer("max-np");
-    if (wanted > limits.most) {
-      return invalid(cat("--max-np ", limits.most, " is less than -np ", wanted));
-    }
   } else if (!settings.has("host-discovery-script")) {
     limits.most = wanted;  // -np workers run, as without --min-np
   }
 
-  if (wanted > 0 && limits.least > wanted) {
-    return invalid(cat("--min-np ", limits.least, " is more than -np ", wanted));
-  }
-  if (limits.most > 0 && limits.least > limits.most) {
-    return invalid(cat("--min-np ", limits.least, " is more than --max-np ", limits.most));
-  }
   if (!plan.members.empty()) {
     HVD_RETURN_IF_ERROR(driver::check_least(limits.least, spec.hosts, plan));
   }
@@ -114,6 +105,23 @@ bool is_elastic(const Values& values) {
          settings.has("max-np") || settings.integer("max-restarts") > 0;
 }
 
+Status check_worker_numbers(const Values& values) {
+  const SettingsReader settings(values);
+  const int wanted = settings.integer("num-proc");  // 0: not given, as the others
+  const int least = settings.integer("min-np");
+  const int most = settings.integer("max-np");
+  if (most > 0 && wanted > most) {
+    return invalid(cat("--max-np ", most, " is less than -np ", wanted));
+  }
+  if (wanted > 0 && least > wanted) {
+    return invalid(cat("--min-np ", least, " is more than -np ", wanted));
+  }
+  if (most > 0 && least > most) {
+    return invalid(cat("--min-np ", least, " is more than --max-np ", most));
+  }
+  return {};
+}
+
 Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
                                                         const driver::JobSpec& spec,
                                                         const driver::Plan& plan, bool discovers) {
@@ -124,6 +132,7 @@ Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
   }
   HVD_RETURN_IF_ERROR(check_compatible_options(settings, spec, discovers));
 
+  HVD_RETURN_IF_ERROR(check_worker_numbers(values));
   auto limits = limits_of(settings, spec, plan, discovers);
   if (!limits.ok()) return limits.status();
 

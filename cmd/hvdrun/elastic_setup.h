@@ -13,6 +13,8 @@ namespace hvd::cli {
 // Whether the settings ask for an elastic job: by a discovery script, --min-np, --max-np, or
 // --max-restarts above 0.
 bool is_elastic(const Values& values);
+// An error if -np, --min-np and --max-np contradict each other.
+Status check_worker_numbers(const Values& values);
 
 // Empty for a static job. `spec` has hosts and processes; `plan` has members if all slots of the
 // named hosts are known.

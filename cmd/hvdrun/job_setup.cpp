@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/labels.h"
 #include "base/text.h"
 #include "cmd/hvdrun/config_file.h"
 #include "cmd/hvdrun/elastic_setup.h"
@@ -134,13 +133,8 @@ driver::ssh::Options ssh_options(const SettingsReader& settings) {
 }
 
 Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
-  for (const auto& item : list_items(settings.text("network-interface"))) {
-    for (const auto& name : split(item, ',')) {
-      if (trim(name).empty()) {
-        return invalid(cat("--network-interface ", item, ": an interface name is empty"));
-      }
-      spec.network_interfaces.emplace_back(trim(name));
-    }
+  if (settings.has("network-interface")) {
+    spec.network_interfaces = *parse_interfaces(settings.text("network-interface"));
   }
   spec.advertise_address = settings.text("advertise-address");
   if (settings.has("port-range")) spec.ports = parse_port_range(settings.text("port-range"));
@@ -168,8 +162,6 @@ Result<std::optional<JoinListener>> join_listener(const SettingsReader& settings
   }
   std::vector<std::string> labels;
   if (settings.has("require-label")) labels = list_items(settings.text("require-label"));
-  HVD_RETURN_IF_ERROR(check_required_labels(labels).with_context("--require-label"));
-
   auto bind = rendezvous::parse_bind_address(settings.text("join-bind"));
   if (!bind.ok()) return bind.status().with_context("--join-bind");
   if (!elastic && spec.hosts.empty() && spec.processes == 0) {

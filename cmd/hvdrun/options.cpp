@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cmd/hvdrun/arguments.h"
 #include "cmd/hvdrun/completion.h"
+#include "cmd/hvdrun/elastic_setup.h"
 #include "cmd/hvdrun/environment.h"
 #include "cmd/hvdrun/flag_help.h"
 #include "cmd/hvdrun/job_commands.h"
@@ -129,14 +130,14 @@ std::string help_text(Parser& parser) {
 }
 
 // In `-H a:1 b:2` the blank makes the second host the command.
-Status check_command_is_no_host(const CommandLine& line) {
-  const auto hosts = line.values.find("hosts");
-  if (hosts == line.values.end() || line.command.empty()) return {};
+Status check_command_is_no_host(const Parser& parser, const CommandLine& line) {
+  const CLI::Option& hosts = *parser.settings.at("hosts");
+  if (hosts.count() == 0 || line.command.empty()) return {};
   static const std::regex host_like(R"(([\w.-]+|\[[0-9a-fA-F:.]+\]):[0-9]+,?)");
-  const bool cut_off = hosts->second.text.ends_with(',');
+  std::string given = hosts.as<std::string>();
+  const bool cut_off = given.ends_with(',');
   const std::string& first = line.command.front();
   if (!cut_off && !std::regex_match(first, host_like)) return {};
-  std::string given = hosts->second.text;
   std::string joined = given.substr(0, given.find_last_not_of(',') + 1);
   for (const auto& word : line.command) {
     if (!std::regex_match(word, host_like)) break;
@@ -206,9 +207,10 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
     return line;
   }
 
+  HVD_RETURN_IF_ERROR(check_command_is_no_host(parser, line));
   HVD_RETURN_IF_ERROR(take_settings(parser, line.values));
+  HVD_RETURN_IF_ERROR(check_worker_numbers(line.values));
   HVD_RETURN_IF_ERROR(check_env(line.environment));
-  HVD_RETURN_IF_ERROR(check_command_is_no_host(line));
   if (parser.print_env) {
     line.action = Action::print_env;
     return line;

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "base/labels.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "cmd/hvdrun/elastic_setup.h"
+#include "discovery/hosts.h"
+#include "rendezvous/access.h"
 
 namespace hvd::cli {
 
@@ -59,6 +62,22 @@ std::optional<std::set<int>> parse_local_ranks(std::string_view text) {
   return ranks;
 }
 
+std::optional<std::vector<std::string>> parse_interfaces(std::string_view text) {
+  std::vector<std::string> names;
+  for (const auto& item : list_items(text)) {
+    for (const auto& name : split(item, ',')) {
+      if (trim(name).empty()) return std::nullopt;
+      names.emplace_back(trim(name));
+    }
+  }
+  return names;
+}
+
+static bool is_bind_address(const Knob& setting) {
+  return setting.flag == "join-bind" || setting.flag == "metrics-bind" ||
+         setting.flag == "status-page";
+}
+
 Result<std::string> setting_value(const Knob& setting, std::string_view text,
                                   std::string_view shown_as) {
   const auto refuse = [&](std::string_view what) {
@@ -75,6 +94,19 @@ Result<std::string> setting_value(const Knob& setting, std::string_view text,
   }
   if (setting.flag == "advertise-address" && !is_ip_address(std::string(text))) {
     return refuse("an IPv4 or IPv6 address");
+  }
+  if (setting.flag == "network-interface" && !parse_interfaces(text)) {
+    return refuse("names of interfaces, such as eth0 or eth0,ib0");
+  }
+  if (setting.flag == "hosts") {
+    const Status hosts = discovery::parse_host_list(text).status();  // it names -H
+    HVD_RETURN_IF_ERROR(shown_as == "--hosts" ? hosts : hosts.with_context(shown_as));
+  }
+  if (setting.flag == "require-label") {
+    HVD_RETURN_IF_ERROR(check_required_labels(list_items(text)).with_context(shown_as));
+  }
+  if (is_bind_address(setting)) {
+    HVD_RETURN_IF_ERROR(rendezvous::parse_bind_address(text).status().with_context(shown_as));
   }
   if (is_pair(setting) && !parse_seconds_range(text)) {
     return refuse("two numbers of seconds, the shorter first: 10 100");

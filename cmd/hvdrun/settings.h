@@ -51,6 +51,9 @@ Result<std::string> setting_value(const Knob& setting, std::string_view text,
 // "0,2": the ranks of --local-ranks-filter; none: it is no list of ranks.
 std::optional<std::set<int>> parse_local_ranks(std::string_view text);
 
+// The names in the items of --network-interface; none: one of them is empty.
+std::optional<std::vector<std::string>> parse_interfaces(std::string_view text);
+
 // By flag name. Flag beats file beats environment.
 using Values = std::map<std::string, Value, std::less<>>;
 

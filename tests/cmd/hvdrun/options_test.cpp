@@ -171,9 +171,14 @@ TEST(Options, TheStatusPageNeedsNoAddress) {
   }
   EXPECT_EQ(value(parsed({"./train"}), "status-page"), "(none)");
   EXPECT_EQ(value(parsed({"--status-page", "[::1]:80", "./train"}), "status-page"), "[::1]:80");
-  // Mistakes that are no programs; what is wrong with them is said later.
-  EXPECT_EQ(value(parsed({"--status-page", "localhost:80", "./t"}), "status-page"), "localhost:80");
-  EXPECT_EQ(value(parsed({"--status-page", "10.0.0.1", "./t"}), "status-page"), "10.0.0.1");
+  // Mistakes that are no programs.
+  for (const char* const address : {"localhost:80", "10.0.0.1"}) {
+    const auto wrong = parse_command_line({"--status-page", address, "./t"});
+    ASSERT_FALSE(wrong.ok()) << address;
+    EXPECT_TRUE(wrong.status().message().starts_with(
+        cat("--status-page: \"", address, "\" is not ADDRESS:PORT")))
+        << wrong.status().message();
+  }
   EXPECT_EQ(parsed({"--status-page", "-np", "2", "./t"}).command, Arguments{"./t"});
 }
 
