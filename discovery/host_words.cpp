@@ -287,6 +287,10 @@ Result<Host> parse_host_item(std::string_view text) {
 }
 
 Result<Host> parse_host_line(const std::vector<std::string>& words) {
+  const std::string& first = words.front();
+  if (first.find(',') != std::string::npos) {
+    return bad(cat(shown(first), " names more than one host; write one host a line"));
+  }
   auto draft = parse_host(words.front());
   if (!draft) return draft.status();
   for (std::size_t index = 1; index < words.size(); ++index) {

@@ -156,6 +156,7 @@ void JobOutput::show(std::string_view lines, bool is_error) {
 }
 
 void JobOutput::on_plan(const WorldDocument& world) {
+  warn_if_all_are_hidden(world);
   if (files_ != nullptr) files_->set_size(static_cast<int>(world.members.size()));
   if (verbose_) say_places(world);
 }
@@ -166,7 +167,20 @@ void JobOutput::on_world(const WorldDocument& world, std::string_view why) {
   say(cat("generation ", world.generation, ": ", world.members.size(),
           world.members.size() == 1 ? " worker on " : " workers on ", hosts.size(),
           hosts.size() == 1 ? " host" : " hosts", why.empty() ? "" : cat(" (", why, ")")));
+  warn_if_all_are_hidden(world);
   if (verbose_) say_places(world);
+}
+
+void JobOutput::warn_if_all_are_hidden(const WorldDocument& world) {
+  if (has_warned_ || shown_local_ranks_.empty()) return;
+  int most = 0;
+  for (const auto& member : world.members) {
+    if (shown_local_ranks_.contains(member.local_rank)) return;
+    most = std::max(most, member.local_rank);
+  }
+  has_warned_ = true;
+  on_warning(
+      cat("--local-ranks-filter shows the output of no worker: the highest local rank is ", most));
 }
 
 void JobOutput::say_places(const WorldDocument& world) {

@@ -107,6 +107,7 @@ class JobOutput : public driver::Observer {
                    Credit credit);
   void say(std::string_view text);
   void say_places(const WorldDocument& world);
+  void warn_if_all_are_hidden(const WorldDocument& world);
 
   Console& console_;
   RankFiles* files_;
@@ -115,6 +116,7 @@ class JobOutput : public driver::Observer {
   bool elastic_;
   std::function<bool()> ends_by_itself_;
   std::set<int> shown_local_ranks_;
+  bool has_warned_ = false;  // that none of them is in the world
   std::map<Key, Prefixer> prefixers_;
   WaitingReport waiting_;
   driver::Waiting::For waits_for_{};

@@ -79,6 +79,23 @@ TEST(HvdrunOutput, DefaultsOfProgramsGiveWayToWhatIsSet) {
   EXPECT_EQ(run(job({"-np", "1", "--tag-output=none"}, script), options).out, "0 3\n");
 }
 
+TEST(HvdrunOutput, AFilterThatHidesAllWorkersIsWarnedOf) {
+  const std::string warning =
+      "hvdrun: warning: --local-ranks-filter shows the output of no worker: the highest local rank "
+      "is 1\n";
+  for (const Arguments& kind : std::vector<Arguments>{{}, {"--min-np", "2"}}) {
+    Arguments options{"-np", "2", "--local-ranks-filter", "9"};
+    options.insert(options.end(), kind.begin(), kind.end());
+    const auto hidden = run(job(options, "echo line"));
+    EXPECT_EQ(hidden.code, 0) << hidden.err;
+    EXPECT_EQ(hidden.out, "");
+    EXPECT_EQ(count(hidden.err, warning), 1U) << hidden.err;
+  }
+  const auto one = run(job({"-np", "2", "--local-ranks-filter", "1,9"}, "echo line"));
+  EXPECT_EQ(one.out, "[1]<stdout>:line\n");
+  EXPECT_FALSE(contains(one.err, "warning")) << one.err;
+}
+
 TEST(HvdrunOutput, BytesThatAreNoTextPassUnchanged) {
   const auto status = run(job({"-np", "1", "--tag-output=none"}, R"(printf '\377\200\001x\r\ny')"));
   EXPECT_EQ(status.code, 0) << status.err;
