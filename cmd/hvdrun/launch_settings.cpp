@@ -109,7 +109,8 @@ constexpr std::array kLaunchSettings{
          .type = KnobType::integer,
          .minimum = 1,
          .maximum = kMaxProcesses,
-         .help = "Maximum number of workers (default: number of slots)"},
+         .help = "Maximum number of workers (default: -np; with a discovery script, or without "
+                 "-np, every slot)"},
     Knob{.flag = "requeue",
          .config_key = "elastic.requeue",
          .variable = {},

@@ -96,6 +96,14 @@ TEST(HvdrunOutput, AFilterThatHidesAllWorkersIsWarnedOf) {
   EXPECT_FALSE(contains(one.err, "warning")) << one.err;
 }
 
+TEST(HvdrunOutput, TheStandardInputOfWorkersIsEmpty) {
+  const auto status = run({"sh", "-c",
+                           "echo line | " + binary("hvdrun") +
+                               " --tag-output=none -np 1 sh -c 'readlink /proc/self/fd/0; cat'"});
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_EQ(status.out, "/dev/null\n");
+}
+
 TEST(HvdrunOutput, BytesThatAreNoTextPassUnchanged) {
   const auto status = run(job({"-np", "1", "--tag-output=none"}, R"(printf '\377\200\001x\r\ny')"));
   EXPECT_EQ(status.code, 0) << status.err;
