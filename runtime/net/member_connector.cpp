@@ -1,6 +1,8 @@
 #include "runtime/net/member_connector.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -8,6 +10,13 @@
 
 namespace hvd::runtime {
 namespace {
+
+// Connections that are lost before the peer has answered, because of a reset in the network or an
+// acceptor that had no room. There are few more attempts, and they end well before the peer can
+// have begun to form another world at the same port.
+constexpr int kConnections = 5;
+constexpr std::chrono::milliseconds kFirstPause{20};  // then twice as long, each time
+constexpr std::chrono::milliseconds kTriedAgainFor{500};
 
 Status receive_exactly(int fd, std::string& into, std::size_t bytes, TimePoint deadline,
                        int interrupt) {
@@ -64,11 +73,24 @@ Result<UniqueFd> connect_and_authenticate(const SocketAddress& where, const Toke
                                           const HandshakeIdentity& self,
                                           const HandshakeIdentity& peer, TimePoint deadline,
                                           int interrupt) {
-  auto fd = connect_tcp(where, deadline, interrupt);
-  HVD_RETURN_IF_ERROR(fd.status());
-  HVD_RETURN_IF_ERROR(
-      authenticate(fd->get(), token, kTreePurpose, self, peer, deadline, interrupt));
-  return fd;
+  auto pause = kFirstPause;
+  TimePoint no_more = kNever;
+  for (int connection = 1;; ++connection) {
+    auto fd = connect_tcp(where, deadline, interrupt);
+    Status reached = fd.status();
+    if (reached.ok()) {
+      reached = authenticate(fd->get(), token, kTreePurpose, self, peer, deadline, interrupt);
+    }
+    if (reached.ok()) return fd;
+
+    const TimePoint now = Clock::now();
+    if (no_more == kNever) no_more = std::min(deadline, now + kTriedAgainFor);
+    const bool again = reached.code() == Code::unavailable && connection < kConnections;
+    if (!again || now + pause >= no_more) return reached;
+    const Status paused = wait_for(-1, 0, now + pause, interrupt);
+    if (paused.code() != Code::deadline_exceeded) return paused;
+    pause *= 2;
+  }
 }
 
 }  // namespace hvd::runtime

@@ -23,7 +23,9 @@ inline constexpr std::string_view kTreePurpose = "coordinator";
 Status authenticate(int fd, const Token& token, std::string_view purpose,
                     const HandshakeIdentity& self, const HandshakeIdentity& peer,
                     TimePoint deadline, int interrupt = -1);
-// Connects and runs the handshake. The connection is returned with nothing read beyond it.
+// Connects and runs the handshake. The connection is returned with nothing read beyond it. If it is
+// lost before the peer has answered (unavailable), a few more attempts follow, within half a
+// second.
 Result<UniqueFd> connect_and_authenticate(const SocketAddress& where, const Token& token,
                                           const HandshakeIdentity& self,
                                           const HandshakeIdentity& peer, TimePoint deadline,

@@ -33,6 +33,7 @@ hvd_test(hvd_runtime_test
   runtime/core/link_speed_test.cpp
   runtime/core/time_slice_test.cpp
   runtime/net/member_acceptor_test.cpp
+  runtime/net/member_connector_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base
   LABELS quick
