@@ -253,6 +253,12 @@ TimePoint Controller::check_timers(TimePoint now) {
     if (work != kNever) next = std::min(next, work + stopped_);
   }
 
+  if (const Status why = links_.cannot_accept(); !why.ok()) {
+    enter_failure({why.with_context(cat("forming the world: ", describe(spec_.rank))), spec_.rank,
+                   host(spec_.rank)});
+    return kNever;
+  }
+
   if (forming_until_ <= negotiation_time(now)) {
     enter_failure(Status(Code::deadline_exceeded,
                          cat("forming the world: no connection in time from ", missing_text())));
@@ -326,6 +332,11 @@ Status Controller::handle_frame(int rank, const Frame& frame, TimePoint now) {
   if (kind == Message::abort) {
     auto failure = decode_failure(frame.payload);
     HVD_RETURN_IF_ERROR(failure.status());
+    // What another rank lacks or may not do says nothing about this one.
+    const Code code = failure->status.code();
+    if (!formed_ && code != Code::deadline_exceeded && code != Code::aborted) {
+      failure->status = Status(Code::unavailable, failure->status.message());
+    }
     enter_failure(*failure);
     return {};
   }

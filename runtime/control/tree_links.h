@@ -63,6 +63,8 @@ class TreeLinks {
   std::vector<Received> read_shm_messages();
   // Closes connections whose handshake took too long; returns when to call again.
   TimePoint expire(TimePoint now) { return acceptor_ ? acceptor_->expire(now) : kNever; }
+  // MemberAcceptor::cannot_accept().
+  Status cannot_accept() const { return acceptor_ ? acceptor_->cannot_accept() : Status(); }
   void close_acceptor() { acceptor_.reset(); }
 
   // Sends whole frames; no effect if the connection has ended. `may_wait`: a frame in shared memory

@@ -9,6 +9,8 @@ namespace hvd::runtime {
 namespace {
 
 constexpr std::chrono::milliseconds kAcceptPause{50};  // when no descriptor is left
+// They are counted, not timed: this process may have been stopped meanwhile.
+constexpr int kMostPauses = 20;
 
 }  // namespace
 
@@ -51,11 +53,18 @@ void MemberAcceptor::on_accept_failed(const Status& why, TimePoint now) {
   if (const auto oldest = pending_.evict()) return drop(*oldest);
   poller_.ignore(listener_.get());
   paused_until_ = now + kAcceptPause;
+  ++pauses_;
+  last_error_ = why;
+}
+
+Status MemberAcceptor::cannot_accept() const {
+  return pauses_ < kMostPauses ? Status() : last_error_;
 }
 
 void MemberAcceptor::accept_candidate(TimePoint now) {
   auto fd = accept_tcp(listener_.get(), now);
   if (!fd.ok()) return on_accept_failed(fd.status(), now);
+  pauses_ = 0;
   if (const auto oldest = pending_.add(fd->get(), origin_of_peer(fd->get()), now)) {
     drop(*oldest);
   }

@@ -65,6 +65,9 @@ class MemberAcceptor {
   std::optional<Arrival> handle(const Poller::Event& event, TimePoint now);
   // Closes connections that took too long; returns when to call again.
   TimePoint expire(TimePoint now);
+  // Why no connection could be accepted for about a second: no descriptor or no memory is left,
+  // and no pending handshake whose end would free some. ok: there is no such error.
+  Status cannot_accept() const;
 
  private:
   struct Candidate {
@@ -82,6 +85,8 @@ class MemberAcceptor {
   std::string purpose_;
   UniqueFd listener_;
   TimePoint paused_until_ = kNever;  // the listener is not watched until then; kNever: it is
+  int pauses_ = 0;                   // in a row, without an accepted connection between them
+  Status last_error_;                // of accepting
   std::map<int, Candidate> candidates_;
   PendingHandshakes<int> pending_;  // the candidates' descriptors
   CountedWarning warning_;

@@ -253,6 +253,7 @@ Result<std::unique_ptr<Connection>> ShmRendezvous::accept_rank(int first, TimePo
     if (now >= deadline) {
       return Status(Code::deadline_exceeded, cat("rank ", first, " did not come"));
     }
+    HVD_RETURN_IF_ERROR(acceptor_.cannot_accept());
     for (const auto& event : poller_.wait(std::min(deadline, acceptor_.expire(now)))) {
       if (!acceptor_.owns(event.fd)) continue;
       auto arrival = acceptor_.handle(event, Clock::now());

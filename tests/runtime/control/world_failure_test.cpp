@@ -2,8 +2,10 @@
 #include <atomic>
 #include <barrier>
 #include <csignal>
+#include <fcntl.h>
 #include <latch>
 #include <set>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -115,6 +117,47 @@ TEST(WorldLeave, ShutdownEndsAtItsDeadlineWhenTheOthersDoNotCome) {
     go_on.wait();
     EXPECT_TRUE(world.shutdown(Clock::now() + kLong).ok());
   });
+}
+
+// Once all addresses are exchanged, the process can open only so many descriptors more.
+class ExchangeThatTakesDescriptors final : public Exchange {
+ public:
+  ExchangeThatTakesDescriptors(Exchange& inner, rlim_t left) : inner_(inner), left_(left) {}
+  Result<std::vector<std::string>> exchange(std::string_view blob, TimePoint deadline) override {
+    auto blobs = inner_.exchange(blob, deadline);
+    const UniqueFd lowest_free(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    rlimit limit{};
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = static_cast<rlim_t>(lowest_free.get()) + left_;
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+    return blobs;
+  }
+
+ private:
+  Exchange& inner_;
+  rlim_t left_;
+};
+
+// Rank 1 connects to rank 0, and rank 2 to rank 1.
+TEST(WorldForming, ARankThatCannotAcceptFailsForThatReasonAndTheOthersForItsSake) {
+  for (const int without : {0, 1}) {
+    test::on_ranks(test::RanksAs::processes, 3, [without](int rank, Exchange& exchange) {
+      auto spec = test::spec_of(rank, 3);
+      spec.members[1].host = spec.members[2].host;
+      spec.config.shared_memory = false;
+      ExchangeThatTakesDescriptors taken(exchange, without == 0 ? 0 : 1);
+      const auto begun = Clock::now();
+      const auto world = World::create(spec, rank == without ? taken : exchange);
+      ASSERT_FALSE(world.ok()) << rank;
+      const Status why = world.status();
+      EXPECT_LT(Clock::now() - begun, kLong / 2) << why.to_string();
+      EXPECT_EQ(why.code(), rank == without ? Code::resource_exhausted : Code::unavailable)
+          << why.to_string();
+      if (rank > without) return;  // it only sees that it is not accepted
+      const auto said = cat("rank ", without, " on h0#", without, ": accept: Too many open files");
+      EXPECT_NE(why.message().find(said), std::string::npos) << why.message();
+    });
+  }
 }
 
 TEST(WorldAbort, EndsWhatIsInFlightOnEveryRankWithTheReasonGiven) {

@@ -90,10 +90,26 @@ TEST_F(AcceptorWithoutDescriptors, TheListenerRestsAndComesBack) {
   leave_free(0);
   EXPECT_LT(serve(Clock::now() + kWhile), 30) << "the loop spins";
   EXPECT_FALSE(arrival_.has_value());
+  EXPECT_TRUE(acceptor_.cannot_accept().ok()) << "it was not long";
   leave_free(8);
   const auto proof = prove(member.get());
   serve(Clock::now() + test::kGenerous);
   EXPECT_TRUE(arrival_.has_value());
+}
+
+TEST_F(AcceptorWithoutDescriptors, SaysSoWhenItLasts) {
+  const UniqueFd member = stranger();
+  leave_free(0);
+  const auto until = Clock::now() + test::kGenerous;
+  while (acceptor_.cannot_accept().ok() && Clock::now() < until) serve(Clock::now() + kWhile);
+  const Status why = acceptor_.cannot_accept();
+  EXPECT_EQ(why.code(), Code::resource_exhausted);
+  EXPECT_EQ(why.message(), "accept: Too many open files");
+  leave_free(8);
+  const auto proof = prove(member.get());
+  serve(Clock::now() + test::kGenerous);
+  EXPECT_TRUE(arrival_.has_value());
+  EXPECT_TRUE(acceptor_.cannot_accept().ok());
 }
 
 }  // namespace
