@@ -24,6 +24,7 @@
 #include "base/protocol/world_document.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "rendezvous/client.h"
 #include "runtime/core/world_spec.h"
 
 namespace hvd::worker {
@@ -39,6 +40,13 @@ class AgentChannel {
   bool is_of_this_process() const;
 
   const worker_link::Welcome& welcome() const { return welcome_; }
+  // Of a client of the job's rendezvous.
+  rendezvous::ClientOptions rendezvous_options() const {
+    rendezvous::ClientOptions options;
+    options.host = welcome_.rendezvous_host;
+    options.port = welcome_.rendezvous_port;
+    return options;
+  }
   // The world that came with the Welcome; nothing if none did.
   const std::optional<WorldDocument>& first_world() const { return first_world_; }
   // The newest effective world document that the agent has sent since; empty before the first.

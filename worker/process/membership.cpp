@@ -91,10 +91,8 @@ Result<Membership::Entry> Membership::next(TimePoint again_at, TimePoint deadlin
   announced_ = false;
   current_.interrupt = std::make_shared<runtime::Interrupt>();
   const auto& welcome = agent_.welcome();
-  rendezvous::ClientOptions options;
-  options.host = welcome.rendezvous_host;
-  options.port = welcome.rendezvous_port;
-  current_.client = std::make_shared<rendezvous::Client>(options, welcome.token);
+  current_.client =
+      std::make_shared<rendezvous::Client>(agent_.rendezvous_options(), welcome.token);
   ended_by_plan_ = false;
   return current_;
 }

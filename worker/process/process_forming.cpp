@@ -15,6 +15,7 @@
 #include "worker/launch/pmix_store.h"
 #include "worker/launch/rendezvous_exchange.h"
 #include "worker/launch/rendezvous_store.h"
+#include "worker/process/attempt_watch.h"
 #include "worker/process/dump_signal.h"
 #include "worker/process/process_world.h"
 
@@ -212,10 +213,7 @@ Status ProcessWorld::init_as_worker(const std::string& descriptor) {
   const auto& welcome = agent_->welcome();
   if (welcome.elastic) return init_elastic();
 
-  rendezvous::ClientOptions client_options;
-  client_options.host = welcome.rendezvous_host;
-  client_options.port = welcome.rendezvous_port;
-  auto client = std::make_shared<rendezvous::Client>(client_options, welcome.token);
+  auto client = std::make_shared<rendezvous::Client>(agent_->rendezvous_options(), welcome.token);
   auto document = read_document(*client, Clock::now() + settings_.config.connect_timeout);
   HVD_RETURN_IF_ERROR(document.status());
 
@@ -278,7 +276,7 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
     settings.config.rendezvous_timeout += kRendezvousMargin;
   }
 
-  const auto scope = cat("world.", document.generation, ".", round);
+  const auto scope = scope_of_attempt(document.generation, round);
   spec.process_sets = options_.process_sets;
   if (membership_ != nullptr) {
     HVD_RETURN_IF_ERROR(restore_sets(document, client, scope, spec));
@@ -292,8 +290,15 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
   const auto first_report =
       document.generation == kFirstGeneration ? std::chrono::seconds(0) : kFirstReport;
   RendezvousExchange exchange(client, scope, spec.rank, std::move(names), first_report);
-  Status joined = join(std::move(spec), std::move(settings), exchange);
-  if (membership_ != nullptr && exchange.announced()) membership_->announced();
+  Status joined;
+  if (membership_ == nullptr) {
+    joined = join(std::move(spec), std::move(settings), exchange);
+  } else {
+    AttemptWatch watch(exchange, agent_->rendezvous_options(), welcome.token, scope,
+                       spec.interrupt);
+    joined = join(std::move(spec), std::move(settings), watch);
+    if (exchange.announced()) membership_->announced();
+  }
   if (joined.ok()) {
     meter_->expect_first_step();
     entry_timer_.connected(document.generation, Clock::now());

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "worker/process/attempt_watch.h"
 #include "worker/process/exception_of.h"
 #include "worker/process/process_world.h"
 
@@ -41,6 +42,12 @@ class FailedAttempts {
   int own_ = 0;  // in all generations: what this process lacks, it lacks in each of them
   int of_others_ = 0;
 };
+
+// A newer world has ended the attempt, or the end of this process: not another rank that gave it
+// up.
+bool is_replaced(const Membership::Entry& entry) {
+  return entry.interrupt->raised() && entry.interrupt->why().status.code() == Code::aborted;
+}
 
 constexpr const char* kFinishedKey = "finished";
 
@@ -162,12 +169,13 @@ Status ProcessWorld::enter(TimePoint again_at) {
       generation_.begin(entry->document.generation, entry->client);
     }
 
+    if (entry->round > 1) tell_of_another_attempt(*entry);
     Status formed = form(entry->document, *entry->client, entry->round, entry->interrupt);
     const bool is_final =
         formed.code() == Code::invalid_argument || formed.code() == Code::permission_denied;
     if (formed.ok() || is_final) return formed;
 
-    if (!entry->interrupt->raised()) {
+    if (!is_replaced(*entry)) {
       const bool is_last = failed.count(formed, entry->document.generation);
       HVD_LOG(warning, failed.text()
                            << ": " << formed.message()
@@ -175,6 +183,19 @@ Status ProcessWorld::enter(TimePoint again_at) {
       if (is_last) return give_up(formed.with_context(failed.text()));
     }
     again_at = Clock::now() + kRetryDelay;
+  }
+}
+
+// Those that still wait in the last attempt come to this one.
+void ProcessWorld::tell_of_another_attempt(const Membership::Entry& entry) {
+  const auto& members = entry.document.members;
+  const auto self = std::find_if(members.begin(), members.end(), [this](const WorldMember& one) {
+    return one.incarnation == agent_->welcome().incarnation;
+  });
+  if (self == members.end()) return;
+  const auto last = scope_of_attempt(entry.document.generation, entry.round - 1);
+  if (const Status told = mark_given_up(*entry.client, last, self->ranked()); !told.ok()) {
+    HVD_LOG(info, "tell the others that an attempt has failed: " << told.message());
   }
 }
 
@@ -304,10 +325,7 @@ bool ProcessWorld::others_have_finished() {
     value = cat(generation_.number, ".", generation_.finished_runs + 1);
   }
   const auto& welcome = agent_->welcome();
-  rendezvous::ClientOptions options;
-  options.host = welcome.rendezvous_host;
-  options.port = welcome.rendezvous_port;
-  rendezvous::Client client(options, welcome.token);
+  rendezvous::Client client(agent_->rendezvous_options(), welcome.token);
   const auto found = client.get(kCommitScope, kFinishedKey);
   return found.ok() && found->value == value;
 }

@@ -177,6 +177,7 @@ class ProcessWorld {
               std::shared_ptr<runtime::Interrupt> interrupt);
   Status init_elastic();
   Status enter(TimePoint again_at);
+  void tell_of_another_attempt(const Membership::Entry& entry);
   Status give_up(const Status& why);
   Status enter_first();
   // The process sets of this world.

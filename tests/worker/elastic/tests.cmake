@@ -18,6 +18,7 @@ hvd_test(hvd_elastic_test
   worker/process/set_table_test.cpp
   worker/process/settings_test.cpp
   worker/elastic/store_test.cpp
+  worker/elastic/workers_attempts_test.cpp
   worker/elastic/workers_changes_test.cpp
   worker/elastic/workers_losses_test.cpp
   worker/elastic/workers_worlds_test.cpp

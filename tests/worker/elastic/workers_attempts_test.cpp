@@ -1,0 +1,67 @@
+// Two ranks give up an attempt to form their world together. One is a real elastic worker; the test
+// plays the other.
+#include <gtest/gtest.h>
+#include <string>
+
+#include "base/socket.h"
+#include "rendezvous/client.h"
+#include "runtime/control/introduction.h"
+#include "tests/support/process.h"
+#include "tests/worker/elastic/elastic_workers.h"
+
+namespace hvd::test {
+namespace {
+
+class OneOfTwo : public ElasticWorkers {
+ protected:
+  OneOfTwo() {
+    environment_["HVD_START_TIMEOUT"] = "3600";  // no attempt ends by itself
+    options_.host = "127.0.0.1";
+    options_.port = server_.address().port;
+  }
+
+  std::string read(const std::string& scope, const std::string& key) {
+    const auto found =
+        rendezvous::Client(options_, token_).wait(scope, key, Clock::now() + kGenerous);
+    EXPECT_TRUE(found.ok()) << found.status().to_string();
+    return found.ok() ? found->value : std::string();
+  }
+  void write(const std::string& scope, const std::string& key, const std::string& value) {
+    const auto put = rendezvous::Client(options_, token_).put(scope, key, value);
+    EXPECT_TRUE(put.ok()) << put.status().to_string();
+  }
+  // The other rank comes to this attempt. `control`: where it listens, as it says.
+  void come(const std::string& scope, int worker_rank, const std::string& control) {
+    auto of_worker =
+        runtime::Introduction::decode(read(scope, cat("rank-", worker_rank)), worker_rank);
+    ASSERT_TRUE(of_worker.ok()) << of_worker.status().to_string();
+    of_worker->control = control;
+    of_worker->host.clear();  // without shared memory
+    write(scope, cat("rank-", 1 - worker_rank), of_worker->encode());
+  }
+
+  rendezvous::ClientOptions options_;
+};
+
+TEST_F(OneOfTwo, BeginsTheNextAttemptWhenTheOtherHasGivenUp) {
+  start_in(world_of(1, {0, 1}), "train");
+  come("world.1.1", 0, "");
+  write("world.1.1", "given-up", "rank 1 on a#1");
+  EXPECT_NE(read("world.1.2", "rank-0"), "");
+  EXPECT_TRUE(worker(0).wait_for_error("rank 1 on a#1 has given up this attempt"));
+}
+
+TEST_F(OneOfTwo, SaysThatItHasGivenUp) {
+  auto listener = listen_tcp({"127.0.0.1", 0});
+  ASSERT_TRUE(listener.ok());
+  const auto where = local_address(listener->get());
+  ASSERT_TRUE(where.ok());
+  listener->reset();
+  start_in(world_of(1, {1, 0}), "train");
+  come("world.1.1", 1, cat(where->port));
+  EXPECT_EQ(read("world.1.1", "given-up"), "rank 1 on a#0");
+  EXPECT_NE(read("world.1.2", "rank-1"), "");
+}
+
+}  // namespace
+}  // namespace hvd::test
