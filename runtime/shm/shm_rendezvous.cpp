@@ -247,14 +247,20 @@ Result<ShmRendezvous::Shared> ShmRendezvous::make(const std::vector<LocalRank>& 
 
 // --- the others ---------------------------------------------------------------------------------
 
-Result<std::unique_ptr<Connection>> ShmRendezvous::accept_rank(int first, TimePoint deadline) {
+Result<std::unique_ptr<Connection>> ShmRendezvous::accept_rank(int first, int reached,
+                                                               TimePoint deadline) {
+  poller_.watch(reached);
+  bool is_closed = false;
   while (!aborted_) {
     const auto now = Clock::now();
     if (now >= deadline) {
       return Status(Code::deadline_exceeded, cat("rank ", first, " did not come"));
     }
     HVD_RETURN_IF_ERROR(acceptor_.cannot_accept());
+    // The first rank listens until it has connected to all that it can reach.
+    if (is_closed) return Status(Code::unavailable, "it does not connect to this rank");
     for (const auto& event : poller_.wait(std::min(deadline, acceptor_.expire(now)))) {
+      is_closed = is_closed || event.fd == reached;
       if (!acceptor_.owns(event.fd)) continue;
       auto arrival = acceptor_.handle(event, Clock::now());
       if (!arrival) continue;
@@ -272,7 +278,7 @@ Result<ShmRendezvous::Shared> ShmRendezvous::receive(const std::vector<LocalRank
   };
   const auto reached = connect_abstract(ranks.front().name, deadline);
   if (!reached.ok()) return without(reached.status());
-  auto connect_to = accept_rank(ranks.front().rank, deadline);
+  auto connect_to = accept_rank(ranks.front().rank, reached->get(), deadline);
   if (!connect_to.ok()) return without(connect_to.status());
   const int socket = (*connect_to)->fd();
   auto offer = receive_byte(socket, deadline, abort_.get());

@@ -5,9 +5,9 @@
 //
 // Host names may be wrong about which ranks share a kernel, and containers may forbid sockets or
 // memory. Then all ranks of the host do without: the first rank tells all that it reaches, and a
-// rank that it cannot reach sees that no connection comes. A rank that has confirmed the memory
-// must hear whether all have it; without that answer the world cannot be formed. With these two
-// messages the ranks also hand on their heaps (shared_heap.h).
+// rank that it cannot reach sees that the first one no longer listens, and has not come. A rank
+// that has confirmed the memory must hear whether all have it; without that answer the world cannot
+// be formed. With these two messages the ranks also hand on their heaps (shared_heap.h).
 //
 // One thread calls open() before the ranks exchange their names and form() once after it. abort()
 // is safe from any thread and ends form().
@@ -64,7 +64,8 @@ class ShmRendezvous {
   Result<Shared> receive(const std::vector<LocalRank>& ranks, std::size_t chunk_bytes,
                          TimePoint deadline);
   Result<UniqueFd> connect_to(const LocalRank& other, TimePoint deadline) const;
-  Result<std::unique_ptr<Connection>> accept_rank(int first, TimePoint deadline);
+  // `reached`: a connection to where the first rank listens.
+  Result<std::unique_ptr<Connection>> accept_rank(int first, int reached, TimePoint deadline);
 
   Token token_;
   int rank_;

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <thread>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/security/handshake.h"
@@ -85,13 +86,23 @@ void expect_all_do_without(const std::vector<Result<ShmRendezvous::Shared>>& res
   }
 }
 
+struct UnixAddress {
+  sockaddr_un address{};
+  socklen_t size = 0;
+};
+
+UnixAddress address_of(const std::string& name) {
+  UnixAddress where;
+  where.address.sun_family = AF_UNIX;
+  name.copy(where.address.sun_path + 1, name.size());
+  where.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return where;
+}
+
 UniqueFd stranger_at(const std::string& name) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un where{};
-  where.sun_family = AF_UNIX;
-  name.copy(where.sun_path + 1, name.size());
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&where), size), 0);
+  const auto where = address_of(name);
+  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&where.address), where.size), 0);
   return fd;
 }
 
@@ -150,6 +161,27 @@ TEST(ShmRendezvous, AFirstRankThatIsGoneIsGivenUpAtOnce) {
   EXPECT_NE(shared.why_not.message().find("the other side closed the connection"),
             std::string::npos)
       << shared.why_not.to_string();
+}
+
+// It has connected to nobody when it stops listening.
+TEST(ShmRendezvous, AFirstRankThatDoesNotReachThisOneIsGivenUpAtOnce) {
+  const std::string name = cat("hvd-test-", ::getpid());
+  const auto where = address_of(name);
+  UniqueFd first(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(first.get(), reinterpret_cast<const sockaddr*>(&where.address), where.size), 0);
+  ASSERT_EQ(::listen(first.get(), 1), 0);
+  ShmRendezvous second(test_token, 1, 7, kLong);
+  ASSERT_TRUE(second.open().ok());
+  const auto deadline = Clock::now() + kLong;
+  auto formed = std::async(std::launch::async, [&] {
+    return second.form({{0, name}, {1, second.name()}}, kLittleMemory, deadline);
+  });
+  EXPECT_TRUE(wait_for(first.get(), POLLIN, deadline).ok());  // it has come
+  first.reset();
+  const auto shared = formed.get();
+  ASSERT_TRUE(shared.ok()) << shared.status().to_string();
+  EXPECT_FALSE(shared->memory.has_value());
+  EXPECT_EQ(shared->why_not.message(), "rank 0: it does not connect to this rank");
 }
 
 // A process without the token, of another generation, or of another rank gets no memory.
