@@ -55,6 +55,7 @@ void AttemptWatch::watch() {
       return;
     }
     const Code code = mark.status().code();
+    if (code == Code::resource_exhausted) interrupt_->raise(mark.status());
     if (code != Code::deadline_exceeded && code != Code::unavailable) return;
     const std::lock_guard lock(mutex_);
     if (over_) return;

@@ -32,7 +32,8 @@ Status mark_given_up(rendezvous::Client& client, std::string_view scope, std::st
 // exchange until the destructor: most worlds have formed by then, and need no watch.
 class AttemptWatch final : public runtime::Exchange {
  public:
-  // unavailable, with the name of a rank that has given up, is what raises `interrupt`.
+  // What raises `interrupt`: unavailable, with the name of a rank that has given up;
+  // resource_exhausted, if this rank lacks what the watch needs, and more that a world needs.
   AttemptWatch(runtime::Exchange& inner, rendezvous::ClientOptions options, const Token& token,
                std::string scope, std::shared_ptr<runtime::Interrupt> interrupt)
       : inner_(inner),
