@@ -119,6 +119,34 @@ TEST_F(ElasticOnHostsTest, AHostThatIsHeardAgainInTimeGoesOnInTheSameWorld) {
   finish(job);
 }
 
+// The packets are those in which a rank on h2 proves the token to rank 0. Five of them are more
+// than the connections that it makes in one attempt.
+TEST_F(ElasticOnHostsTest, ResetsWhileAWorldFormsAreNotWaitedFor) {
+  Process& job = start_training(2, 3,
+                                {.hosts = "h1:1,h2:2",
+                                 .flags = {"-np", "3", "--min-np", "2", "--port-range",
+                                           "40000-40099", "--start-timeout", "600"}});
+  for (const int resets : {1, 5}) {
+    const auto world = step_logs().newest_world();
+    const auto ruled = host(1).shell(
+        cat("for tables in iptables ip6tables; do $tables -F INPUT && $tables -A INPUT -p tcp "
+            "--dport 40000:40099 -m connbytes --connbytes 4:4 --connbytes-dir original "
+            "--connbytes-mode packets -m limit --limit 1/hour --limit-burst ",
+            resets, " -j REJECT --reject-with tcp-reset || exit 1; done"));
+    if (ruled.code != 0) GTEST_SKIP() << ruled.err;
+    const auto workers = pids(host(2), "elastic_steps");
+    ASSERT_EQ(workers.size(), 2U);
+    ASSERT_EQ(kill_one(workers.front(), SIGKILL), 0);
+    expect_world(job, 3, world);
+    const auto counted = host(1).shell(
+        "for tables in iptables ip6tables; do $tables -vnxL INPUT; done | awk '/REJECT/ { sum += "
+        "$1 } "
+        "END { print sum }'");
+    EXPECT_EQ(counted.out, cat(resets, "\n")) << counted.err;
+  }
+  finish(job);
+}
+
 // hvdrun hears both hosts all the while: nobody is to be blamed, and nobody may be replaced.
 TEST_F(ElasticOnHostsTest, HostsThatDoNotReachEachOtherForAWhileGoOnInTheSameWorld) {
   Process& job = start_training(3, 6, {.flags = {"-np", "6", "--min-np", "2"}});
