@@ -62,7 +62,7 @@ static Status check_own_addresses(const JobSpec& spec, const Preparation& prepar
   return Status(listening.status().code(),
                 cat("--advertise-address ", advertised,
                     ": this machine cannot listen there: ", listening.status().message(),
-                    "; its addresses are on ", inventory(interfaces)));
+                    "; its addresses are on ", interfaces_text(interfaces)));
 }
 
 // A job runs as well without a journal for which nobody has named a file.

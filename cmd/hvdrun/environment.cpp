@@ -235,21 +235,29 @@ Status check_env(const EnvironmentArguments& arguments) {
 }
 
 std::vector<std::string> warnings_of_misspelt_settings(const std::vector<std::string>& own) {
-  std::vector<std::string> names;
+  constexpr std::string_view kPrefix = "HVD_";
+  std::vector<std::string> settings;
   for (const Knob* const setting : all_settings()) {
-    if (setting->variable.starts_with("HVD_")) names.emplace_back(setting->variable);
+    if (setting->variable.starts_with(kPrefix)) settings.emplace_back(setting->variable);
   }
 
   std::vector<std::string> warnings;
   for (const auto& entry : own) {
     const std::string name = entry.substr(0, entry.find('='));
-    // hvdrun tells a worker by HVD_ELASTIC that its job is elastic.
-    if (!name.starts_with("HVD_") || name == "HVD_ELASTIC") continue;
-    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    const auto near = nearest(name, names);
+    if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) continue;
+    if (driver::is_own_variable(name)) continue;
+    if (std::find(settings.begin(), settings.end(), name) != settings.end()) continue;
+    // Programs have variables of their own: those that are meant for a setting begin like it.
+    std::vector<std::string> alike;
+    for (const auto& setting : settings) {
+      if (setting[kPrefix.size()] == name[kPrefix.size()]) {
+        alike.push_back(setting.substr(kPrefix.size()));
+      }
+    }
+    const auto near = nearest(std::string_view(name).substr(kPrefix.size()), alike);
     if (!near) continue;
-    warnings.push_back(
-        cat("environment variable ", name, " has no effect; did you mean ", *near, "?"));
+    warnings.push_back(cat("environment variable ", name, " is not a setting of hvd; did you mean ",
+                           kPrefix, *near, "?"));
   }
   return warnings;
 }

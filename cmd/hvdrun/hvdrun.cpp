@@ -157,7 +157,7 @@ int run_job(const JobSetup& setup) {
                          {setup.output.directory, journal_to_name(setup.spec, outcome)}),
                 false);
   }
-  console.drain(is_interrupted || why ? limit : kNever);
+  console.finish(is_interrupted || why ? limit : kNever);
   if (why) return failure.broken_pipe() ? kExitBrokenPipe : kExitFailure;
   return outcome.exit_code;
 }

@@ -90,12 +90,16 @@ Console::Console(int out, int error, std::chrono::milliseconds stall_timeout,
 bool Console::drain(TimePoint deadline) {
   // Standard error comes last, since notices about standard output are written to it.
   const bool out_done = out().drain(deadline);
-  if (!out_done && !same_) {
+  return error().drain(deadline) && out_done;
+}
+
+void Console::finish(TimePoint deadline) {
+  if (!out().drain(deadline) && !same_) {
     error().write(cat("hvdrun: the last ", with_thousands(out().unread()),
                       " bytes of output are lost: nobody read standard output\n"));
   }
-  // However long that took.
-  return error().drain(std::max(deadline, Clock::now() + kPauseTimeout)) && out_done;
+  // Standard output may have taken all the time.
+  error().drain(std::max(deadline, Clock::now() + kPauseTimeout));
 }
 
 bool Console::can_show_live_line() const {

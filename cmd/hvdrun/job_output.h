@@ -39,9 +39,10 @@ class Console {
   // Whether standard error is a terminal on which a line can be drawn again and again, and this
   // process is in its foreground.
   bool can_show_live_line() const;
-  // Waits until all is written; false at the deadline, or when the reader has stalled. Then
-  // standard error tells how much of standard output nobody has read.
+  // Waits until all is written; false at the deadline, or when the reader has stalled.
   bool drain(TimePoint deadline);
+  // The last drain. If it fails, standard error tells how much of standard output nobody has read.
+  void finish(TimePoint deadline);
 
  private:
   int error_fd_;

@@ -17,7 +17,7 @@ namespace hvd::cli {
 // does not answer; failed_precondition: it refuses, for the reason in the message.
 Result<std::string> ask_job(const driver::JobSocket& job, const std::string& method,
                             const std::string& target, std::string body = {});
-// An object, whose texts are as they came (status_text.h). data_loss: the answer is none.
+// An object, whose texts are as they came (status_text.h). data_loss: the answer is not a status.
 Result<nlohmann::json> ask_status(const driver::JobSocket& job);
 
 struct FoundJob {

@@ -24,7 +24,6 @@ void add(std::vector<std::string>& list, const std::string& item) {
   if (!item.empty() && !contains(list, item)) list.push_back(item);
 }
 
-// "eth0 (10.0.0.1, fd00::1), lo (127.0.0.1)"
 // The addresses that may be used at all. An interface that was asked for by name may be any.
 Result<std::vector<std::string>> usable(const std::vector<Interface>& interfaces,
                                         const std::vector<std::string>& wanted) {
@@ -37,7 +36,7 @@ Result<std::vector<std::string>> usable(const std::vector<Interface>& interfaces
   if (result.empty() && !wanted.empty()) {
     return Status(Code::not_found,
                   cat("no usable address is on the network interfaces ", join(wanted, ", "),
-                      " (--network-interface); there are ", inventory(interfaces)));
+                      " (--network-interface); there are ", interfaces_text(interfaces)));
   }
   return result;
 }
@@ -56,8 +55,8 @@ std::vector<std::string> ordered(const std::vector<std::string>& first,
 }
 
 Status no_address(const std::vector<Interface>& interfaces, std::string_view flag) {
-  return {Code::not_found, cat("no address of it can be used, there are ", inventory(interfaces),
-                               "; ", flag, " says which to take")};
+  return {Code::not_found, cat("no address of it can be used, there are ",
+                               interfaces_text(interfaces), "; ", flag, " says which to take")};
 }
 
 // The hosts in a ring, this machine once.
@@ -154,7 +153,7 @@ std::optional<bool> common_family(const AddressProblem& problem,
 
 }  // namespace
 
-std::string inventory(const std::vector<Interface>& interfaces) {
+std::string interfaces_text(const std::vector<Interface>& interfaces) {
   std::vector<std::string> names;
   std::map<std::string, std::vector<std::string>> addresses;
   for (const auto& interface : interfaces) {

@@ -50,7 +50,7 @@ Result<std::vector<std::string>> candidates_of_this_machine(
 Status check_interfaces(const std::vector<Interface>& interfaces,
                         const std::vector<std::string>& wanted);
 // "lo (127.0.0.1), eth0 (10.0.0.1, fd00::1)"
-std::string inventory(const std::vector<Interface>& interfaces);
+std::string interfaces_text(const std::vector<Interface>& interfaces);
 
 struct AddressProblem {
   std::vector<HostNetwork> hosts;                    // by HostIndex

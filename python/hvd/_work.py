@@ -133,8 +133,8 @@ class _Completions:
     """
 
     _MOST_IDLE = 2
-
-    _END_TIMEOUT = 60.0  # seconds, for a callback that runs when the program ends
+    _END_TIMEOUT = 60.0  # seconds, for callbacks that run when the program ends
+    _END_STEP = 0.05  # seconds, after which threads are asked again whether they can end
 
     def __init__(self) -> None:
         self.begin()
@@ -142,20 +142,24 @@ class _Completions:
         self._ended = False
 
     def begin(self) -> None:
-        """Begins anew, as a forked child, which does not have the thread."""
+        """Begins anew, as a forked child, which does not have the threads."""
         self._lock = threading.Lock()
+        self._left = threading.Condition(self._lock)  # notified when a thread has ended
         self._one_at_a_time = threading.Lock()  # of the callbacks that do not wait for others
         self._callbacks: dict[int, tuple[Callable[[], None], bool]] = {}
         self._threads: set[threading.Thread] = set()
         self._idle = 0  # threads that wait for what is done next, or are about to
+        self._may_wait = 0  # callbacks that run, and may wait for others
 
     def notify(self, work: _core.Work, callback: Callable[[], None], may_wait: bool) -> None:
         """Has the callback run when the work is done, unless the program ends before."""
         with self._lock:
-            if self._ended:
-                return
             if not self._threads:
+                if self._ended:
+                    return
                 self._start_thread()
+            if may_wait and len(self._threads) == 1:
+                self._start_thread_if_possible()
             tag = next(self._tags)
             self._callbacks[tag] = callback, may_wait
         try:
@@ -167,28 +171,51 @@ class _Completions:
 
     def end(self) -> None:
         """Waits for the callbacks of work that is done, when the program ends."""
+        limit = time.monotonic() + self._END_TIMEOUT
         with self._lock:
             self._ended = True
-            threads = self._threads - {threading.current_thread()}
-        for _ in threads:
-            _core.end_completions()
-        limit = time.monotonic() + self._END_TIMEOUT
-        for thread in threads:
+            known = set(self._threads)
+            if threading.current_thread() in known:
+                return
+            while self._threads and time.monotonic() < limit:
+                known |= self._threads
+                for _ in self._threads:
+                    _core.end_completions()
+                self._left.wait(self._END_STEP)
+        for thread in known:
             thread.join(max(0.0, limit - time.monotonic()))
 
     def _start_thread(self) -> None:
         thread = threading.Thread(target=self._run, name="hvd completions", daemon=True)
+        thread.start()
         self._threads.add(thread)
         self._idle += 1
-        thread.start()
+
+    def _start_thread_if_possible(self) -> None:
+        # Python starts none while the interpreter ends. Most callbacks do not wait for others.
+        with contextlib.suppress(RuntimeError):
+            self._start_thread()
+
+    def _leave(self) -> None:
+        """Called with the lock, by a thread that ends."""
+        self._threads.discard(threading.current_thread())
+        self._left.notify_all()
 
     def _run(self) -> None:
-        while (tag := _core.next_completion()) != 0:
+        while True:
+            tag = _core.next_completion()
             with self._lock:
+                if tag == 0:
+                    if self._may_wait > 0:
+                        continue  # for something that may be done yet
+                    self._idle -= 1
+                    self._leave()
+                    return
                 callback, may_wait = self._callbacks.pop(tag)
                 self._idle -= 1
-                if may_wait and self._idle == 0 and not self._ended:
-                    self._start_thread()
+                self._may_wait += may_wait
+                if may_wait and self._idle == 0:
+                    self._start_thread_if_possible()
             try:
                 with contextlib.nullcontext() if may_wait else self._one_at_a_time:
                     callback()
@@ -197,8 +224,9 @@ class _Completions:
                     threading.ExceptHookArgs((*_current_error(), threading.current_thread()))
                 )
             with self._lock:
-                if self._idle >= self._MOST_IDLE and not self._ended:
-                    self._threads.discard(threading.current_thread())
+                self._may_wait -= may_wait
+                if self._idle >= self._MOST_IDLE:
+                    self._leave()
                     return
                 self._idle += 1
 

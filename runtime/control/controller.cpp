@@ -72,6 +72,7 @@ void Controller::connect(const std::vector<std::string>& addresses, TimePoint de
   const int parent = links_.parent();
   const Status joined = links_.join_parent(addresses[static_cast<std::size_t>(parent)], deadline);
   if (joined.ok()) return;
+  if (spec_.interrupt && spec_.interrupt->raised()) return enter_failure(spec_.interrupt->why());
   enter_failure(
       {joined.with_context(cat("host ", host(spec_.rank), " cannot reach ", describe(parent))),
        parent, host(parent)});
@@ -332,12 +333,7 @@ Status Controller::handle_frame(int rank, const Frame& frame, TimePoint now) {
   if (kind == Message::abort) {
     auto failure = decode_failure(frame.payload);
     HVD_RETURN_IF_ERROR(failure.status());
-    // What another rank lacks or may not do says nothing about this one.
-    const Code code = failure->status.code();
-    if (!formed_ && code != Code::deadline_exceeded && code != Code::aborted) {
-      failure->status = Status(Code::unavailable, failure->status.message());
-    }
-    enter_failure(*failure);
+    enter_failure(of_another_rank(std::move(*failure)));
     return {};
   }
 
@@ -356,7 +352,7 @@ Status Controller::handle_frame(int rank, const Frame& frame, TimePoint now) {
   if (kind == Message::suspicion && !from_parent) {
     auto suspicion = decode_failure(frame.payload);
     HVD_RETURN_IF_ERROR(suspicion.status());
-    suspect_now(*suspicion, now);
+    suspect_now(of_another_rank(std::move(*suspicion)), now);
     return {};
   }
 
@@ -369,6 +365,15 @@ Status Controller::handle_frame(int rank, const Frame& frame, TimePoint now) {
   }
 
   return {Code::data_loss, cat("unexpected message of kind ", frame.kind)};
+}
+
+// What another rank lacks or may not do, while the world forms, says nothing about this one.
+Failure Controller::of_another_rank(Failure failure) const {
+  const Code code = failure.status.code();
+  if (!formed_ && code != Code::deadline_exceeded && code != Code::aborted) {
+    failure.status = Status(Code::unavailable, failure.status.message());
+  }
+  return failure;
 }
 
 std::string Controller::describe(int rank) const {

@@ -104,6 +104,7 @@ class Controller {
   CacheStats cache_stats() const { return {cache_misses_, cache_hits_}; }
 
  private:
+  Failure of_another_rank(Failure failure) const;
   std::string describe(int rank) const;
   const std::string& host(int rank) const;
   Failure lost(int rank, const Status& how) const;

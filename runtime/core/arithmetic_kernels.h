@@ -6,7 +6,6 @@
 // linker might keep that copy for all callers. Pure; safe from any thread.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -249,7 +248,8 @@ void combine_all(void* out, const void* a, double factor_a, const void* b, doubl
   // The factor of a vector that is very small beside the other may be out of range where its
   // product is not.
   constexpr double kMost = std::numeric_limits<Computed>::max();
-  if (std::abs(factor_a) > kMost || std::abs(factor_b) > kMost) {
+  const auto is_out_of_range = [](double factor) { return factor > kMost || factor < -kMost; };
+  if (is_out_of_range(factor_a) || is_out_of_range(factor_b)) {
     map_pairs<Type>(out, a, b, count, [=](Computed x, Computed y) {
       return static_cast<Computed>(factor_a * x + factor_b * y);
     });

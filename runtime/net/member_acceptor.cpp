@@ -9,7 +9,7 @@ namespace hvd::runtime {
 namespace {
 
 constexpr std::chrono::milliseconds kAcceptPause{50};  // when no descriptor is left
-// They are counted, not timed: this process may have been stopped meanwhile.
+// Pauses are counted, not timed: this process may have been stopped meanwhile.
 constexpr int kMostPauses = 20;
 
 }  // namespace

@@ -12,11 +12,9 @@ namespace hvd::runtime {
 namespace {
 
 // Connections that are lost before the peer has answered, because of a reset in the network or an
-// acceptor that had no room. There are few more attempts, and they end well before the peer can
-// have begun to form another world at the same port.
+// acceptor that had no room, are made again so often.
 constexpr int kConnections = 5;
 constexpr std::chrono::milliseconds kFirstPause{20};  // then twice as long, each time
-constexpr std::chrono::milliseconds kTriedAgainFor{500};
 
 Status receive_exactly(int fd, std::string& into, std::size_t bytes, TimePoint deadline,
                        int interrupt) {
@@ -72,7 +70,7 @@ Status authenticate(int fd, const Token& token, std::string_view purpose,
 Result<UniqueFd> connect_and_authenticate(const SocketAddress& where, const Token& token,
                                           const HandshakeIdentity& self,
                                           const HandshakeIdentity& peer, TimePoint deadline,
-                                          int interrupt) {
+                                          int interrupt, std::chrono::milliseconds again_for) {
   auto pause = kFirstPause;
   TimePoint no_more = kNever;
   for (int connection = 1;; ++connection) {
@@ -84,7 +82,7 @@ Result<UniqueFd> connect_and_authenticate(const SocketAddress& where, const Toke
     if (reached.ok()) return fd;
 
     const TimePoint now = Clock::now();
-    if (no_more == kNever) no_more = std::min(deadline, now + kTriedAgainFor);
+    if (no_more == kNever) no_more = std::min(deadline, now + again_for);
     const bool again = reached.code() == Code::unavailable && connection < kConnections;
     if (!again || now + pause >= no_more) return reached;
     const Status paused = wait_for(-1, 0, now + pause, interrupt);

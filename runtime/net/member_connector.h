@@ -2,6 +2,7 @@
 // token. Blocks; safe from any thread.
 #pragma once
 
+#include <chrono>
 #include <string_view>
 
 #include "base/clock.h"
@@ -23,12 +24,14 @@ inline constexpr std::string_view kTreePurpose = "coordinator";
 Status authenticate(int fd, const Token& token, std::string_view purpose,
                     const HandshakeIdentity& self, const HandshakeIdentity& peer,
                     TimePoint deadline, int interrupt = -1);
+// Short enough that the peer cannot have begun to form another world at the same port.
+inline constexpr std::chrono::milliseconds kConnectAgainFor{500};
 // Connects and runs the handshake. The connection is returned with nothing read beyond it. If it is
-// lost before the peer has answered (unavailable), a few more attempts follow, within half a
-// second.
+// lost before the peer has answered (unavailable), a few more attempts follow, within `again_for`.
 Result<UniqueFd> connect_and_authenticate(const SocketAddress& where, const Token& token,
                                           const HandshakeIdentity& self,
                                           const HandshakeIdentity& peer, TimePoint deadline,
-                                          int interrupt = -1);
+                                          int interrupt = -1,
+                                          std::chrono::milliseconds again_for = kConnectAgainFor);
 
 }  // namespace hvd::runtime

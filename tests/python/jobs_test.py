@@ -491,6 +491,14 @@ for _ in range(20):
     work.get_future()
     work.wait()
 """,
+    "callbacks that wait for others": """
+import torch, torch.distributed, hvd.torch
+torch.distributed.init_process_group("hvd")
+def reduced():
+    return torch.distributed.all_reduce(torch.ones(4), async_op=True).get_future()
+for _ in range(20):
+    reduced().then(lambda done: reduced().wait())
+""",
     "forked children": """
 import multiprocessing
 with multiprocessing.get_context("fork").Pool(2) as pool:
@@ -602,8 +610,9 @@ def fail_on_rank_1():
         raise KeyError("nothing there")
 
 
-def test_run_gives_the_results_of_all_ranks():
+def test_run_gives_the_results_of_all_ranks(capfd):
     assert hvd.run(place_of, (10,), {"offset": 1}, num_proc=2) == [(1, 2), (11, 2)]
+    assert "warning" not in capfd.readouterr().err
     assert hvd.run(place_of, args=[2], np=1, hosts="localhost:1") == [(0, 1)]
 
 

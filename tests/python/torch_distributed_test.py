@@ -545,6 +545,8 @@ def test_the_gathering_methods_of_a_group_take_tensors():
     gathered = [torch.zeros(2) for _ in range(size())]
     dist.group.WORLD.allgather(gathered, own).wait()
     assert [one.tolist() for one in gathered] == of_ranks(lambda r: [r, r])
+    dist.group.WORLD.broadcast([sent := torch.full((2,), float(rank()))]).wait()
+    assert sent.tolist() == [0, 0]  # rank 0 is the root, if none is named
     reduced = torch.full((2,), float(rank()))
     dist.group.WORLD.reduce(reduced, 0, dist.ReduceOp.MAX).wait()
     assert reduced.tolist() == [size() - 1.0 if rank() == 0 else rank()] * 2

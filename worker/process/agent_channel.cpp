@@ -143,6 +143,13 @@ AgentChannel::AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welco
   watcher_ = runtime::start_thread("hvd-agent-link", [this] { watch(); });
 }
 
+rendezvous::ClientOptions AgentChannel::rendezvous_options() const {
+  rendezvous::ClientOptions options;
+  options.host = welcome_.rendezvous_host;
+  options.port = welcome_.rendezvous_port;
+  return options;
+}
+
 bool AgentChannel::is_of_this_process() const { return opener_ == ::getpid(); }
 
 void AgentChannel::end_process(const std::string& why) {

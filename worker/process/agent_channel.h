@@ -40,13 +40,8 @@ class AgentChannel {
   bool is_of_this_process() const;
 
   const worker_link::Welcome& welcome() const { return welcome_; }
-  // Of a client of the job's rendezvous.
-  rendezvous::ClientOptions rendezvous_options() const {
-    rendezvous::ClientOptions options;
-    options.host = welcome_.rendezvous_host;
-    options.port = welcome_.rendezvous_port;
-    return options;
-  }
+  // What a client of the job's rendezvous needs.
+  rendezvous::ClientOptions rendezvous_options() const;
   // The world that came with the Welcome; nothing if none did.
   const std::optional<WorldDocument>& first_world() const { return first_world_; }
   // The newest effective world document that the agent has sent since; empty before the first.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "runtime/core/threads.h"
 
@@ -56,9 +57,12 @@ void AttemptWatch::watch() {
     }
     const Code code = mark.status().code();
     if (code == Code::resource_exhausted) interrupt_->raise(mark.status());
-    if (code != Code::deadline_exceeded && code != Code::unavailable) return;
     const std::lock_guard lock(mutex_);
     if (over_) return;
+    if (code != Code::deadline_exceeded && code != Code::unavailable) {
+      HVD_LOG(info, "watch for ranks that give up: " << mark.status().message());
+      return;
+    }
   }
 }
 

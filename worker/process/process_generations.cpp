@@ -43,8 +43,7 @@ class FailedAttempts {
   int of_others_ = 0;
 };
 
-// A newer world has ended the attempt, or the end of this process: not another rank that gave it
-// up.
+// A newer world or the end of this process has ended the attempt, not a rank that gave it up.
 bool is_replaced(const Membership::Entry& entry) {
   return entry.interrupt->raised() && entry.interrupt->why().status.code() == Code::aborted;
 }
@@ -186,7 +185,7 @@ Status ProcessWorld::enter(TimePoint again_at) {
   }
 }
 
-// Those that still wait in the last attempt come to this one.
+// Ranks that still wait in the last attempt join this one.
 void ProcessWorld::tell_of_another_attempt(const Membership::Entry& entry) {
   const auto& members = entry.document.members;
   const auto self = std::find_if(members.begin(), members.end(), [this](const WorldMember& one) {

@@ -61,6 +61,8 @@ def _listed(tensors: Any) -> list[torch.Tensor]:
 
 
 def _root_of(opts: Any) -> int:
+    if opts is None:
+        return 0
     return opts if isinstance(opts, int) else opts.rootRank
 
 

@@ -136,7 +136,7 @@ class HvdWork(_TorchWork):
 
     def source_rank(self) -> int:
         if self._sender is None:
-            raise RuntimeError("source_rank() is for a receive, and this is none")
+            raise RuntimeError("source_rank(): this work is not a receive")
         return self._sender
 
     _source_rank = source_rank  # the name in newer versions of torch

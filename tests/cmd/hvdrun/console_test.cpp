@@ -135,6 +135,24 @@ TEST(StreamWriter, AQueueThatIsNotFullIsNeverDropped) {
   EXPECT_EQ(reader.get().size(), text.size() + 1);
 }
 
+TEST(Console, WhatIsYetToBeReadIsLostAtTheEndOnly) {
+  Pipe out;
+  Pipe error;
+  const std::string text(1'000'000, 'x');
+  {
+    Console console(out.write.get(), error.write.get(), std::chrono::hours(1), {});
+    console.out().write(text);
+    EXPECT_FALSE(console.drain(Clock::now()));
+    auto reader = std::async(std::launch::async, [&] { return read_until(out.read.get(), "y"); });
+    console.out().write("y");
+    EXPECT_EQ(reader.get().size(), text.size() + 1);
+    console.out().write(text);
+    console.finish(Clock::now());
+  }
+  error.write.reset();
+  EXPECT_EQ(read_until(error.read.get(), "\n").find("hvdrun: the last "), 0U);
+}
+
 TEST(StreamWriter, AReaderThatLeavesIsReportedOnceAndNobodyWaits) {
   Pipe pipe;
   pipe.read.reset();

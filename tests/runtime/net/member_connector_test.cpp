@@ -30,7 +30,8 @@ class ConnectingMember : public testing::Test {
 
   TimePoint generous() const { return begun_ + test::kGenerous; }
   Result<UniqueFd> connect(const Token& token) const {
-    return connect_and_authenticate(where_, token, kChild, kParent, generous());
+    return connect_and_authenticate(where_, token, kChild, kParent, generous(), -1,
+                                    std::chrono::milliseconds(test::kGenerous));
   }
 
   // Accepts the next connection, and resets it.
@@ -48,7 +49,7 @@ class ConnectingMember : public testing::Test {
     const linger at_once{1, 0};
     ASSERT_EQ(::setsockopt(fd->get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
   }
-  // Serves the listener as a parent in the control tree does. Returns who has come.
+  // Serves the listener as a parent in the control tree does. Returns the member's name.
   std::string accept_member() {
     Poller poller;
     EXPECT_TRUE(poller.open().ok());
@@ -86,7 +87,9 @@ TEST_F(ConnectingMember, IsAcceptedAfterAResetInItsHandshake) {
 TEST_F(ConnectingMember, GivesUpWhenEveryConnectionIsReset) {
   Result<UniqueFd> reached = Status(Code::internal, "not yet");
   std::jthread member([&] { reached = connect(token_); });
-  for (int connection = 0; connection < 5; ++connection) reset_one(Reset::after_the_proof);
+  for (int connection = 0; connection < 5; ++connection) {
+    ASSERT_NO_FATAL_FAILURE(reset_one(Reset::after_the_proof));
+  }
   member.join();
   ASSERT_FALSE(reached.ok());
   EXPECT_EQ(reached.status().code(), Code::unavailable) << reached.status().to_string();

@@ -1,7 +1,9 @@
 // Two ranks give up an attempt to form their world together. One is a real elastic worker; the test
 // plays the other.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <string>
+#include <sys/socket.h>
 
 #include "base/socket.h"
 #include "rendezvous/client.h"
@@ -51,12 +53,27 @@ TEST_F(OneOfTwo, BeginsTheNextAttemptWhenTheOtherHasGivenUp) {
   EXPECT_TRUE(worker(0).wait_for_error("rank 1 on a#1 has given up this attempt"));
 }
 
-TEST_F(OneOfTwo, SaysThatItHasGivenUp) {
-  auto listener = listen_tcp({"127.0.0.1", 0});
-  ASSERT_TRUE(listener.ok());
-  const auto where = local_address(listener->get());
+TEST_F(OneOfTwo, IsNotHeldUpByAParentThatSaysNothing) {
+  auto silent = listen_tcp({"127.0.0.1", 0});
+  ASSERT_TRUE(silent.ok());
+  const auto where = local_address(silent->get());
   ASSERT_TRUE(where.ok());
-  listener->reset();
+  start_in(world_of(1, {1, 0}), "train");
+  come("world.1.1", 1, cat(where->port));
+  write("world.1.1", "given-up", "rank 0 on a#1");
+  EXPECT_NE(read("world.1.2", "rank-1"), "");
+  EXPECT_TRUE(worker(0).wait_for_error("rank 0 on a#1 has given up this attempt"));
+}
+
+TEST_F(OneOfTwo, SaysThatItHasGivenUp) {
+  // Bound, but not listening: a connection is refused, and no other process gets the port.
+  const UniqueFd bound(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(bound.get(), reinterpret_cast<const sockaddr*>(&place), sizeof(place)), 0);
+  const auto where = local_address(bound.get());
+  ASSERT_TRUE(where.ok());
   start_in(world_of(1, {1, 0}), "train");
   come("world.1.1", 1, cat(where->port));
   EXPECT_EQ(read("world.1.1", "given-up"), "rank 1 on a#0");
