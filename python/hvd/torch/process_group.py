@@ -60,6 +60,11 @@ def _listed(tensors: Any) -> list[torch.Tensor]:
     return [tensors] if isinstance(tensors, torch.Tensor) else tensors
 
 
+def _listed_pair(outputs: Any, inputs: Any) -> tuple[Any, Any]:
+    is_one = isinstance(outputs, torch.Tensor) or isinstance(inputs, torch.Tensor)
+    return ([outputs], [inputs]) if is_one else (outputs, inputs)
+
+
 def _root_of(opts: Any) -> int:
     if opts is None:
         return 0
@@ -356,15 +361,13 @@ class HvdProcessGroup(_Base):
         return self._work(name, handle, result, finish)
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        if isinstance(inputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs]
+        outputs, inputs = _listed_pair(outputs, inputs)
         what = "all_gather: tensor_list"
         checks.check_length(what, outputs[0], self._own_size)
         return self._gather("allgather", what, inputs[0], outputs, outputs[0])
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None, *, root: Any = None) -> Any:
-        if isinstance(inputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs]
+        outputs, inputs = _listed_pair(outputs, inputs)
         root = _root_of(opts if root is None else root)
         what = "gather: gather_list"
         checks.check_rank("gather: dst", root, self._own_size)
@@ -417,8 +420,7 @@ class HvdProcessGroup(_Base):
         return self._work(name, handle, result, lambda own: checks.fill(what, output, own))
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, *, op: Any = None) -> Any:
-        if isinstance(outputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs]
+        outputs, inputs = _listed_pair(outputs, inputs)
         opts = opts if op is None else op
         rows = checks.rows_for_ranks("reduce_scatter: input_list", inputs[0], self._own_size)
         return self._reduce_scatter("reduce_scatter: output", outputs[0], rows, opts, outputs)
@@ -441,8 +443,7 @@ class HvdProcessGroup(_Base):
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, *, root: Any = None) -> Any:
-        if isinstance(outputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs]
+        outputs, inputs = _listed_pair(outputs, inputs)
         root = _root_of(opts if root is None else root)
         checks.check_rank("scatter: src", root, self._own_size)
         output = outputs[0]
