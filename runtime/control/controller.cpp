@@ -367,7 +367,7 @@ Status Controller::handle_frame(int rank, const Frame& frame, TimePoint now) {
   return {Code::data_loss, cat("unexpected message of kind ", frame.kind)};
 }
 
-// What another rank lacks or may not do, while the world forms, says nothing about this one.
+// While the world forms, the failure of another rank says nothing about what this rank lacks.
 Failure Controller::of_another_rank(Failure failure) const {
   const Code code = failure.status.code();
   if (!formed_ && code != Code::deadline_exceeded && code != Code::aborted) {

@@ -40,7 +40,7 @@ class AgentChannel {
   bool is_of_this_process() const;
 
   const worker_link::Welcome& welcome() const { return welcome_; }
-  // What a client of the job's rendezvous needs.
+  // The options of a client of the job's rendezvous.
   rendezvous::ClientOptions rendezvous_options() const;
   // The world that came with the Welcome; nothing if none did.
   const std::optional<WorldDocument>& first_world() const { return first_world_; }

@@ -32,8 +32,8 @@ Status mark_given_up(rendezvous::Client& client, std::string_view scope, std::st
 // exchange until the destructor: most worlds have formed by then, and need no watch.
 class AttemptWatch final : public runtime::Exchange {
  public:
-  // What raises `interrupt`: unavailable, with the name of a rank that has given up;
-  // resource_exhausted, if this rank lacks what the watch needs, and more that a world needs.
+  // The watch raises `interrupt` with unavailable and the name of a rank that has given up, or with
+  // resource_exhausted, if this rank lacks a descriptor for the watch.
   AttemptWatch(runtime::Exchange& inner, rendezvous::ClientOptions options, const Token& token,
                std::string scope, std::shared_ptr<runtime::Interrupt> interrupt)
       : inner_(inner),

@@ -261,10 +261,10 @@ runtime::Failure ProcessWorld::leave(runtime::World& world) {
   }
 }
 
-// What the end of this process means to the job. In an elastic one the work is done if all ranks
-// have agreed about that, by returning from elastic::run or by calling shutdown(); else it is only
-// this worker that leaves. In a static one a program that goes on to its end after its world has
-// failed has handled that: its exit code counts.
+// The agent is told whether the work is done. In an elastic job it is if all ranks have agreed, by
+// returning from elastic::run or by calling shutdown(); otherwise only this worker leaves. In a
+// static job it also is if the world has failed: the program has handled that, and its exit code
+// counts.
 void ProcessWorld::tell_of_the_end(const runtime::World* left, const runtime::Failure& outcome) {
   if (agent_ == nullptr) return;
   const bool is_elastic = membership_ != nullptr;

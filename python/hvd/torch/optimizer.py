@@ -54,10 +54,10 @@ def _agree_on_name(
     return f"gradient.{digest}.{number}", [one for _, one in told]
 
 
-def _agreed_in(told: list[Any], process_set: ProcessSet) -> int:
+def _generation_agreed(told: list[Any], process_set: ProcessSet) -> int:
     """The generation in which all ranks have told each other; -1: some had called ``join()``.
 
-    Those that had have to take part in another agreement, which comes before the next step.
+    Another agreement, with the ranks that had, then comes before the next step.
     """
     return basics.generation() if len(told) == process_set.size() else -1
 
@@ -261,7 +261,7 @@ class _Distributed:
             if parameter.grad is not None and parameter.grad.is_sparse
         ]
         self._reducer_name, told = _agree_on_name(self, self._names, self._process_set, own)
-        self._agreed_in = _agreed_in(told, self._process_set)
+        self._agreed_in = _generation_agreed(told, self._process_set)
         sparse: set[str] = set().union(*told)
         indices = {index for index, name in enumerate(self._names) if name in sparse}
         as_dense = self._sparse_as_dense or built_in_of(self._compression) is None
@@ -478,7 +478,7 @@ class _DistributedAdasum:
     def _name_in_this_world(self) -> str:
         if self._named_in != basics.generation():
             self._name, told = _agree_on_name(self, self._names, global_process_set)
-            self._named_in = _agreed_in(told, global_process_set)
+            self._named_in = _generation_agreed(told, global_process_set)
         return self._name
 
     def synchronize(self) -> None:
