@@ -37,3 +37,5 @@ endforeach()
 hvd_python_test(getting_started TIMEOUT 300
   COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/getting_started_test.py)
 hvd_python_test(jobs TIMEOUT 600 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/jobs_test.py)
+# It is the longest of all: begun last, it would be waited for alone.
+set_tests_properties(Python.jobs PROPERTIES COST 200)
