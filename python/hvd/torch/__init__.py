@@ -60,6 +60,17 @@ from hvd import (
 )
 
 from . import elastic
+from .allreduce_ops import (
+    allreduce,
+    allreduce_,
+    allreduce_async,
+    allreduce_async_,
+    grouped_allreduce,
+    grouped_allreduce_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+    sparse_allreduce_async,
+)
 from .compression import Compression
 from .functions import (
     allgather_object,
@@ -70,10 +81,6 @@ from .functions import (
 from .ops import (
     allgather,
     allgather_async,
-    allreduce,
-    allreduce_,
-    allreduce_async,
-    allreduce_async_,
     alltoall,
     alltoall_async,
     broadcast,
@@ -82,10 +89,6 @@ from .ops import (
     broadcast_async_,
     grouped_allgather,
     grouped_allgather_async,
-    grouped_allreduce,
-    grouped_allreduce_,
-    grouped_allreduce_async,
-    grouped_allreduce_async_,
     grouped_reducescatter,
     grouped_reducescatter_async,
     recv,
@@ -94,7 +97,6 @@ from .ops import (
     reducescatter_async,
     send,
     send_async,
-    sparse_allreduce_async,
 )
 from .optimizer import DistributedOptimizer
 from .sync_batch_norm import SyncBatchNorm

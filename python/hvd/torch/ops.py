@@ -1,4 +1,4 @@
-"""Collectives on PyTorch's tensors.
+"""Collectives on PyTorch's tensors; those of allreduce are in allreduce_ops.py.
 
 The calls whose names end in an underscore work in place and give the same tensor. Each has an
 ``_async`` form, which gives a handle for ``synchronize()`` and ``poll()``; its tensors must not be
@@ -11,368 +11,19 @@ DisagreementError what the ranks say differently, HorovodInternalError the loss 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from hvd import _core, _work
-from hvd._work import Average, Handle, Kind, ReduceOp, Sum, Tensor, choose_op
+from hvd._work import Average, Handle, Kind, Sum
 from hvd.basics import ProcessSet, global_process_set
 
-from .compression import Compression, Compressor, built_in_of
-from .tensors import result_tensor, stream_of, tensor_tuple, writing
-
-
-def start(kind: Kind, *tensors: Any, name: str | None, **options: Any) -> _core.Work:
-    """Starts a collective. As in Horovod, those of other kinds may have the same name."""
-    is_between_two = kind in (Kind.SEND, Kind.RECV)  # which have one name
-    if name is not None and not is_between_two:
-        name = f"{kind.name.lower()}.{name}"
-    return _work.start(kind, *tensors, name=name, **options)
-
-
-def _input(tensor: torch.Tensor) -> torch.Tensor:
-    if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"a tensor is needed, not {type(tensor).__name__}")
-    if tensor.layout != torch.strided:
-        raise ValueError(
-            f"a dense tensor is needed, not one of layout {tensor.layout}; "
-            "sparse_allreduce_async() takes sparse ones"
-        )
-    # The memory of a tensor that is negated lazily holds the opposite.
-    return tensor.detach().resolve_neg().contiguous()
-
-
-def _inputs(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    return [_input(tensor) for tensor in tensors]
-
-
-def _tuples(tensors: Sequence[torch.Tensor]) -> list[Tensor]:
-    return [tensor_tuple(tensor) for tensor in tensors]
-
-
-def _stream(tensors: Sequence[torch.Tensor]) -> int:
-    return stream_of(tensors[0]) if tensors else -1
-
-
-class _InPlace:
-    """Tensors that are changed in place, by way of a copy where their elements are scattered."""
-
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self.tensors = list(tensors)
-        self.dense = _inputs(self.tensors)
-
-    def finish(self, work: _core.Work) -> list[torch.Tensor]:
-        del work
-        with writing(self.tensors):
-            for tensor, dense in zip(self.tensors, self.dense):
-                if tensor.data_ptr() != dense.data_ptr():
-                    tensor.copy_(dense)
-        return self.tensors
-
-
-# --- allreduce ---------------------------------------------------------------------------------
-
-
-def _start_allreduce(
-    inputs: list[torch.Tensor],
-    outputs: list[torch.Tensor] | None,
-    grouped: bool,
-    finish: Callable[[_core.Work], Any],
-    name: str | None,
-    op: ReduceOp,
-    prescale_factor: float,
-    postscale_factor: float,
-    process_set: ProcessSet,
-    compression: type[Compressor] = Compression.none,
-) -> Handle[Any]:
-    ins = _tuples(inputs)
-    outs = None if outputs is None else _tuples(outputs)
-    work = start(
-        Kind.ALLREDUCE,
-        ins if grouped else ins[0],
-        outs if grouped or outs is None else outs[0],
-        name=name,
-        op=op,
-        prescale=prescale_factor,
-        postscale=postscale_factor,
-        compression=built_in_of(compression) or 0,
-        process_set=process_set,
-        keep=(inputs, outputs),
-        stream=_stream(inputs),
-    )
-    return Handle(work, finish)
-
-
-def allreduce_async(
-    tensor: torch.Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Handle[torch.Tensor]:
-    """Starts ``allreduce()``. Not differentiable."""
-    dense = _input(tensor)
-    output = torch.empty_like(dense)
-    return _start_allreduce(
-        [dense],
-        [output],
-        False,
-        lambda work: output,
-        name,
-        choose_op(op, average),
-        prescale_factor,
-        postscale_factor,
-        process_set,
-    )
-
-
-class _Allreduce(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, tensor, name, op, prescale, postscale, process_set, compression):  # type: ignore[no-untyped-def]
-        ctx.arguments = (op, prescale, postscale, process_set, compression)
-        dense = _input(tensor)
-        output = torch.empty_like(dense)
-        _start_allreduce(
-            [dense],
-            [output],
-            False,
-            lambda work: None,
-            name,
-            op,
-            prescale,
-            postscale,
-            process_set,
-            compression,
-        ).wait()
-        return output
-
-    @staticmethod
-    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
-        op, prescale, postscale, process_set, compression = ctx.arguments
-        reduced = _Allreduce.apply(
-            gradient, None, op, prescale, postscale, process_set, compression
-        )
-        return reduced, None, None, None, None, None, None
-
-
-def allreduce(
-    tensor: torch.Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    compression: type[Compressor] = Compression.none,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> torch.Tensor:
-    """Reduces a tensor element by element over all ranks. Gives a new tensor.
-
-    Args:
-        tensor: of the same shape and type on all ranks.
-        average: the older form of ``op``: True for Average, False for Sum.
-        name: the same on all ranks; None: numbered by the order of the calls.
-        compression: Compression.none, .fp16, .bf16, or a Compressor of your own.
-        op: Average (the default), Sum, Adasum, Min, Max or Product.
-        prescale_factor, postscale_factor: elements are multiplied by them before and after.
-        process_set: the ranks that take part.
-
-    The gradient of a sum or an average is reduced in the same way.
-    """
-    chosen = choose_op(op, average)
-    if built_in_of(compression) is not None:
-        return _Allreduce.apply(
-            tensor, name, chosen, prescale_factor, postscale_factor, process_set, compression
-        )
-    small, context = compression.compress(tensor)
-    reduced = _Allreduce.apply(
-        small, name, chosen, prescale_factor, postscale_factor, process_set, Compression.none
-    )
-    return compression.decompress(reduced, context)
-
-
-def allreduce_async_(
-    tensor: torch.Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Handle[torch.Tensor]:
-    """Starts ``allreduce_()``."""
-    place = _InPlace([tensor])
-    return _start_allreduce(
-        place.dense,
-        None,
-        False,
-        lambda work: place.finish(work)[0],
-        name,
-        choose_op(op, average),
-        prescale_factor,
-        postscale_factor,
-        process_set,
-    )
-
-
-def allreduce_(
-    tensor: torch.Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> torch.Tensor:
-    """``allreduce()`` in place."""
-    return allreduce_async_(
-        tensor, average, name, op, prescale_factor, postscale_factor, process_set
-    ).wait()
-
-
-def grouped_allreduce_async(
-    tensors: Sequence[torch.Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Handle[list[torch.Tensor]]:
-    """Starts ``grouped_allreduce()``. Not differentiable."""
-    dense = _inputs(tensors)
-    outputs = [torch.empty_like(tensor) for tensor in dense]
-    return _start_allreduce(
-        dense,
-        outputs,
-        True,
-        lambda work: outputs,
-        name,
-        choose_op(op, average),
-        prescale_factor,
-        postscale_factor,
-        process_set,
-    )
-
-
-class _GroupedAllreduce(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, name, op, prescale, postscale, process_set, *tensors):  # type: ignore[no-untyped-def]
-        ctx.arguments = (op, prescale, postscale, process_set)
-        handle = grouped_allreduce_async(tensors, None, name, op, prescale, postscale, process_set)
-        return tuple(handle.wait())
-
-    @staticmethod
-    def backward(ctx, *gradients):  # type: ignore[no-untyped-def]
-        reduced = _GroupedAllreduce.apply(None, *ctx.arguments, *gradients)
-        return (None, None, None, None, None, *reduced)
-
-
-def grouped_allreduce(
-    tensors: Sequence[torch.Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    compression: type[Compressor] = Compression.none,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> list[torch.Tensor]:
-    """``allreduce()`` of several tensors, which are reduced together, when all are there."""
-    small, contexts = [], []
-    for tensor in tensors:
-        one, context = compression.compress(tensor)
-        small.append(one)
-        contexts.append(context)
-    reduced = _GroupedAllreduce.apply(
-        name, choose_op(op, average), prescale_factor, postscale_factor, process_set, *small
-    )
-    return [compression.decompress(one, context) for one, context in zip(reduced, contexts)]
-
-
-def grouped_allreduce_async_(
-    tensors: Sequence[torch.Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Handle[list[torch.Tensor]]:
-    """Starts ``grouped_allreduce_()``."""
-    place = _InPlace(tensors)
-    return _start_allreduce(
-        place.dense,
-        None,
-        True,
-        place.finish,
-        name,
-        choose_op(op, average),
-        prescale_factor,
-        postscale_factor,
-        process_set,
-    )
-
-
-def grouped_allreduce_(
-    tensors: Sequence[torch.Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> list[torch.Tensor]:
-    """``grouped_allreduce()`` in place."""
-    return grouped_allreduce_async_(
-        tensors, average, name, op, prescale_factor, postscale_factor, process_set
-    ).wait()
-
-
-def sparse_allreduce_async(
-    tensor: torch.Tensor,
-    name: str | None,
-    op: int,
-    process_set: ProcessSet = global_process_set,
-) -> Callable[[], torch.Tensor]:
-    """Starts the reduction of a sparse tensor: Average or Sum.
-
-    Returns:
-        A function that waits for the result, a sparse tensor, and gives it.
-    """
-    return start_sparse_allreduce(tensor, name, op, process_set).wait
-
-
-def start_sparse_allreduce(
-    tensor: torch.Tensor, name: str | None, op: int, process_set: ProcessSet
-) -> Handle[torch.Tensor]:
-    """Starts ``sparse_allreduce_async()``, and returns its handle."""
-    sparse = tensor.detach().coalesce()
-    # Rows are numbered by one vector each, and torch keeps these as columns.
-    indices = sparse.indices().t().contiguous()
-    values = sparse.values().contiguous()
-    work = start(
-        Kind.SPARSE_ALLREDUCE,
-        [tensor_tuple(indices), tensor_tuple(values)],
-        name=name,
-        op=op,
-        process_set=process_set,
-        keep=(indices, values),
-        stream=stream_of(values),
-    )
-
-    def finish(done: _core.Work) -> torch.Tensor:
-        first, second = done.results()
-        rows = result_tensor(done, first, indices)
-        return torch.sparse_coo_tensor(
-            rows.t(), result_tensor(done, second, values), sparse.size()
-        ).coalesce()
-
-    return Handle(work, finish)
-
+from .allreduce_ops import allreduce, grouped_allreduce
+from .compression import Compression, Compressor
+from .operands import InPlace, dense_input, dense_inputs, start, stream_of_first, tensor_tuples
+from .tensors import result_tensor, stream_of, tensor_tuple
 
 # --- allgather ---------------------------------------------------------------------------------
 
@@ -381,7 +32,7 @@ def allgather_async(
     tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle[torch.Tensor]:
     """Starts ``allgather()``. Not differentiable."""
-    dense = _input(tensor)
+    dense = dense_input(tensor)
     work = start(
         Kind.ALLGATHER,
         tensor_tuple(dense),
@@ -399,14 +50,14 @@ def grouped_allgather_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[list[torch.Tensor]]:
     """Starts ``grouped_allgather()``. Not differentiable."""
-    dense = _inputs(tensors)
+    dense = dense_inputs(tensors)
     work = start(
         Kind.ALLGATHER,
-        _tuples(dense),
+        tensor_tuples(dense),
         name=name,
         process_set=process_set,
         keep=dense,
-        stream=_stream(dense),
+        stream=stream_of_first(dense),
     )
     return Handle(
         work,
@@ -481,7 +132,7 @@ def broadcast_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[torch.Tensor]:
     """Starts ``broadcast()``. Not differentiable."""
-    dense = _input(tensor)
+    dense = dense_input(tensor)
     output = torch.empty_like(dense)
     work = start(
         Kind.BROADCAST,
@@ -536,7 +187,7 @@ def broadcast_async_(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[torch.Tensor]:
     """Starts ``broadcast_()``."""
-    place = _InPlace([tensor])
+    place = InPlace([tensor])
     work = start(
         Kind.BROADCAST,
         tensor_tuple(place.dense[0]),
@@ -544,7 +195,7 @@ def broadcast_async_(
         root=root_rank,
         process_set=process_set,
         keep=place,
-        stream=_stream(place.dense),
+        stream=stream_of_first(place.dense),
     )
     return Handle(work, lambda done: place.finish(done)[0])
 
@@ -564,7 +215,7 @@ def broadcast_(
 
 def send_async(tensor: torch.Tensor, dst: int, name: str | None = None) -> Handle[None]:
     """Starts ``send()``."""
-    dense = _input(tensor).cpu()
+    dense = dense_input(tensor).cpu()
     work = start(
         Kind.SEND,
         tensor_tuple(dense),
@@ -590,7 +241,7 @@ def send(tensor: torch.Tensor, dst: int, name: str | None = None) -> None:
 
 def recv_async(tensor: torch.Tensor, src: int, name: str | None = None) -> Handle[torch.Tensor]:
     """Starts ``recv()``."""
-    dense = _input(tensor).cpu()
+    dense = dense_input(tensor).cpu()
     work = start(
         Kind.RECV,
         tensor_tuple(dense),
@@ -621,7 +272,7 @@ def recv(tensor: torch.Tensor, src: int, name: str | None = None) -> torch.Tenso
 def _start_alltoall(
     tensor: torch.Tensor, splits: Any, name: str | None, process_set: ProcessSet
 ) -> Handle[tuple[torch.Tensor, torch.Tensor]]:
-    dense = _input(tensor)
+    dense = dense_input(tensor)
     rows = None
     device = dense.device
     if splits is not None:
@@ -713,8 +364,8 @@ def _start_reducescatter(
     postscale_factor: float,
     process_set: ProcessSet,
 ) -> Handle[Any]:
-    dense = _inputs(tensors)
-    ins = _tuples(dense)
+    dense = dense_inputs(tensors)
+    ins = tensor_tuples(dense)
     work = start(
         Kind.REDUCESCATTER,
         ins if grouped else ins[0],
@@ -724,7 +375,7 @@ def _start_reducescatter(
         postscale=postscale_factor,
         process_set=process_set,
         keep=dense,
-        stream=_stream(dense),
+        stream=stream_of_first(dense),
     )
 
     def finish(done: _core.Work) -> Any:

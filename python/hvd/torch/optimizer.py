@@ -18,8 +18,8 @@ from hvd._work import HOST, Adasum, Average, Sum
 from hvd.basics import ProcessSet, global_process_set, number_of
 from hvd.objects import allgather_object
 
+from .allreduce_ops import grouped_allreduce, grouped_allreduce_async_
 from .compression import Compression, Compressor, built_in_of
-from .ops import grouped_allreduce, grouped_allreduce_async_
 from .tensors import result_tensor, stream_of, tensor_tuple
 
 # Optimizers by their numbers, in one world and process set, whose gradients have the same names.

@@ -30,15 +30,14 @@ from hvd.basics import ProcessSet, global_process_set
 from hvd.errors import DisagreementError, HorovodInternalError
 
 from . import checks, reconfigure
+from .allreduce_ops import grouped_allreduce_async_, start_sparse_allreduce
 from .ops import (
     allgather_async,
     alltoall_async,
     broadcast_async_,
-    grouped_allreduce_async_,
     recv_async,
     reducescatter_async,
     send_async,
-    start_sparse_allreduce,
 )
 from .work import All, Done, HvdWork
 

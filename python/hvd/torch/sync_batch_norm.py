@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from hvd import basics
 from hvd._work import Sum
 
-from .ops import allreduce_async_
+from .allreduce_ops import allreduce_async_
 
 
 class SyncBatchNorm(_BatchNorm):
