@@ -419,6 +419,38 @@ def test_parameters_may_be_added_later():
 # --- misuse -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("compression", [hvd.Compression.none, OwnCompression])
+@pytest.mark.parametrize("frozen_layers", [(0,), (0, 2)])
+def test_parameters_may_be_unfrozen_later(compression, frozen_layers):
+    def trained(ranks, wrap):
+        model = make_model()
+        layers = [model[index] for index in frozen_layers]
+        for layer in layers:
+            layer.requires_grad_(False)
+        optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+        for step in range(5):
+            if step >= 2:
+                for layer in layers:
+                    layer.requires_grad_(True)
+            optimizer.zero_grad()
+            losses = [loss_of(model, batch_of(rank, step)) for rank in ranks]
+            loss = sum(losses) / len(losses)
+            if loss.requires_grad:
+                loss.backward()
+            optimizer.step()
+        return model
+
+    def distributed(model, optimizer):
+        return hvd.DistributedOptimizer(
+            optimizer, named_parameters=model.named_parameters(), compression=compression
+        )
+
+    alone = trained(range(hvd.size()), lambda _, optimizer: optimizer)
+    together = trained([hvd.rank()], distributed)
+    for one, other in zip(alone.parameters(), together.parameters()):
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize("op", [hvd.Average, hvd.Adasum])
 def test_an_optimizer_is_distributed_once(op):
     inner = torch.optim.SGD(make_model().parameters(), lr=0.1)

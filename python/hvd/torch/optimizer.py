@@ -138,6 +138,7 @@ class _Distributed:
         self._reduced_parameters: list[torch.nn.Parameter] = []
         self._names: list[str] = []
         self._index: dict[torch.nn.Parameter, int] = {}
+        self._frozen: dict[torch.nn.Parameter, str] = {}  # that have asked for no gradient so far
         self._done_passes: list[int] = []
         self._passes_of = -1  # the generation of the world in which they were counted
         self._hooks: list[Any] = []
@@ -162,6 +163,7 @@ class _Distributed:
 
         for parameter, name in named.items():
             if not parameter.requires_grad:
+                self._frozen[parameter] = name
                 continue
             self._index[parameter] = len(self._names)
             self._reduced_parameters.append(parameter)
@@ -318,15 +320,13 @@ class _Distributed:
                 parameter.shape,
             ).to(parameter.device)
 
-    def _reduce_with_own_compression(self) -> None:
-        if self._agreed_in != basics.generation():
-            self._agree_on_sparse_and_name()
-        gradients = [self._dense_gradient(one) for one in self._reduced_parameters]
+    def _reduce_at_once(self, parameters: Sequence[torch.nn.Parameter], name: str) -> None:
+        gradients = [self._dense_gradient(one) for one in parameters]
         pairs = [self._compression.compress(one) for one in gradients]
         factor = self._predivide
         reduced = grouped_allreduce(
             [small for small, _ in pairs],
-            name=self._reducer_name,
+            name=name,
             op=self._op,
             prescale_factor=1 / factor,
             postscale_factor=factor,
@@ -334,6 +334,31 @@ class _Distributed:
         )
         for gradient, one, (_, context) in zip(gradients, reduced, pairs):
             gradient.copy_(self._compression.decompress(one, context))
+
+    def _reduce_with_own_compression(self) -> None:
+        if self._agreed_in != basics.generation():
+            self._agree_on_sparse_and_name()
+        self._reduce_at_once(self._reduced_parameters, self._reducer_name)
+
+    def _unfrozen(self) -> dict[torch.nn.Parameter, str]:
+        return {one: name for one, name in self._frozen.items() if one.requires_grad}
+
+    def _reduce_unfrozen(self) -> None:
+        """Reduces the gradients of parameters that were frozen in the steps before.
+
+        From the next step on they travel as all others do.
+        """
+        unfrozen = self._unfrozen()
+        if not unfrozen:
+            return
+        if self._agreed_in != basics.generation():
+            self._agree_on_sparse_and_name()
+        self._reduce_at_once(list(unfrozen), f"{self._reducer_name}.unfrozen")
+        for parameter in unfrozen:
+            del self._frozen[parameter]
+        self._add(unfrozen)
+        self._reducer = None
+        self._agreed_in = -1
 
     # --- what users call ---
 
@@ -366,13 +391,16 @@ class _Distributed:
 
         ``with optimizer.skip_synchronize(): optimizer.step()`` comes after it.
         """
-        if self._takes_part() and self._reduced_parameters:
+        if self._takes_part() and (self._reduced_parameters or self._unfrozen()):
             self._forget_other_worlds()
             try:
-                if built_in_of(self._compression) is None:
+                if not self._reduced_parameters:
+                    pass  # all were frozen
+                elif built_in_of(self._compression) is None:
                     self._reduce_with_own_compression()
                 else:
                     self._reduce()
+                self._reduce_unfrozen()
             except BaseException:
                 self._reducer = None
                 raise
