@@ -27,9 +27,10 @@ enum class Activity : std::uint8_t {
   // Not a step but a choice, which takes no time (mark_choice()).
   doubling,
   halving,
+  direct,
   ring,
 };
-inline constexpr int kActivities = 8;
+inline constexpr int kActivities = 9;
 inline bool is_choice(Activity activity) { return activity >= Activity::doubling; }
 std::string_view activity_name(Activity activity);  // "MEMCPY_IN_FUSION_BUFFER", or "ring"
 

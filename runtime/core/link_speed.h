@@ -1,5 +1,5 @@
 // How fast the links between the hosts of a world are. Rank 0 collects what was measured and sends
-// it with each response, since all ranks must choose the same algorithm (ops/allreduce_choice.h).
+// it with each response, since all ranks must choose the same algorithm (ops/algorithm_choice.h).
 #pragma once
 
 #include <chrono>

@@ -4,6 +4,7 @@
 #include "base/machine/bulk_copy.h"
 #include "base/text.h"
 #include "runtime/ops/algorithms.h"
+#include "runtime/ops/direct.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/gloo_operation.h"
 #include "runtime/ops/ring.h"
@@ -75,10 +76,13 @@ class GlooAllgather final : public GlooOperation {
         extents.push_back({part.result, part.bytes});
       }
       gather_all(peers, extents[own], extents);
-    } else if (work.plan != nullptr) {
-      hierarchical_allgather(peers, *work.plan, *mates_of(work, peers, scratch_), blocks);
     } else {
-      ring_allgather(peers, blocks);
+      const auto gather = choose_directly(work, total) ? direct_allgather : ring_allgather;
+      if (work.plan != nullptr) {
+        hierarchical_allgather(peers, *work.plan, *mates_of(work, peers, scratch_), blocks, gather);
+      } else {
+        gather(peers, blocks);
+      }
     }
     const trace::ActivityScope unpacking(trace::Activity::memcpy_out_fusion_buffer,
                                          packed_total > 0);

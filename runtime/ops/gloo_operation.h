@@ -44,6 +44,9 @@ class GlooOperation : public Operation {
   // Those of this host; there is a plan.
   static std::unique_ptr<NodePeers> mates_of(const Work& work, const Peers& peers,
                                              FusionBuffer& scratch);
+  // Whether what is gathered or scattered, and so many bytes in all, goes directly between hosts;
+  // the timeline is told.
+  static bool choose_directly(const Work& work, std::size_t bytes);
   // As prepare_output(); if there is no memory, throwaway memory in its place, since the others
   // count on this rank.
   std::byte* output_of(Entry& entry, const std::vector<std::int64_t>& shape, Outcome& outcome);

@@ -10,6 +10,7 @@
 
 #include "base/forced_unwind.h"
 #include "base/text.h"
+#include "runtime/ops/algorithm_choice.h"
 #include "runtime/ops/gloo_operation.h"
 #include "runtime/ops/shm_node_peers.h"
 #include "runtime/transport/gloo_context.h"
@@ -110,7 +111,9 @@ bool GlooOperation::counts(const Response& response, const Group& group) const {
 }
 
 const HostPlan* GlooOperation::plan_of(const Response& response, const Active& active) {
-  const bool is_needed = kind_ == Kind::allreduce || goes_by_hosts(response);
+  const bool may_choose =
+      kind_ == Kind::allreduce || kind_ == Kind::allgather || kind_ == Kind::reducescatter;
+  const bool is_needed = may_choose || goes_by_hosts(response);
   if (!is_needed || options_.hosts.empty() || !active.takes_part()) return nullptr;
   if (planned_for_ != active.ranks) {
     plan_ = host_plan(active.ranks, active.rank, options_.hosts);
@@ -123,6 +126,12 @@ std::unique_ptr<NodePeers> GlooOperation::mates_of(const Work& work, const Peers
                                                    FusionBuffer& scratch) {
   if (work.collective != nullptr) return std::make_unique<ShmNodePeers>(*work.collective);
   return std::make_unique<MessagingNodePeers>(peers.part(work.plan->node_peers()), scratch);
+}
+
+bool GlooOperation::choose_directly(const Work& work, std::size_t bytes) {
+  const bool direct = work.hosts > 0 && goes_directly(work.hosts, bytes, work.response.link_speed);
+  trace::mark_choice(direct ? trace::Activity::direct : trace::Activity::ring);
+  return direct;
 }
 
 std::byte* GlooOperation::output_of(Entry& entry, const std::vector<std::int64_t>& shape,

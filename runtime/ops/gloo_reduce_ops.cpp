@@ -3,9 +3,10 @@
 
 #include "base/text.h"
 #include "runtime/ops/adasum.h"
+#include "runtime/ops/algorithm_choice.h"
 #include "runtime/ops/algorithms.h"
-#include "runtime/ops/allreduce_choice.h"
 #include "runtime/ops/batch_arithmetic.h"
+#include "runtime/ops/direct.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/gloo_operation.h"
 #include "runtime/ops/halving.h"
@@ -27,13 +28,15 @@ Reduction reduction_of(const BatchArithmetic& arithmetic) {
   return reduction;
 }
 
-trace::Activity activity_of(AllreduceAlgorithm algorithm) {
+trace::Activity activity_of(Algorithm algorithm) {
   switch (algorithm) {
-    case AllreduceAlgorithm::doubling:
+    case Algorithm::doubling:
       return trace::Activity::doubling;
-    case AllreduceAlgorithm::halving:
+    case Algorithm::halving:
       return trace::Activity::halving;
-    case AllreduceAlgorithm::ring:
+    case Algorithm::direct:
+      return trace::Activity::direct;
+    case Algorithm::ring:
       return trace::Activity::ring;
   }
   return trace::Activity::ring;
@@ -90,7 +93,7 @@ class GlooAllreduce final : public GlooOperation {
     const std::size_t bytes = elements * size_of(arithmetic.wire);
     algorithm_ = choose(work, peers, bytes);
     trace::mark_choice(activity_of(algorithm_));
-    if (algorithm_ == AllreduceAlgorithm::doubling) {
+    if (algorithm_ == Algorithm::doubling) {
       through_buffer(arithmetic, elements, [&](std::byte* buffer) {
         const ReduceFunction reduce = reduce_function(arithmetic.wire, arithmetic.op);
         const std::size_t element = size_of(arithmetic.wire);
@@ -122,8 +125,10 @@ class GlooAllreduce final : public GlooOperation {
     const BlocksAllreduce reduce = [&](const Peers& among, const std::vector<Block>& blocks,
                                        const Reduction& how, FusionBuffer& scratch) {
       between_hosts(work, bytes, [&] {
-        if (algorithm_ == AllreduceAlgorithm::halving) {
+        if (algorithm_ == Algorithm::halving) {
           halving_allreduce(among, blocks, how, scratch);
+        } else if (algorithm_ == Algorithm::direct) {
+          direct_allreduce(among, blocks, how, scratch);
         } else {
           ring_allreduce(among, blocks, how, scratch);
         }
@@ -138,7 +143,7 @@ class GlooAllreduce final : public GlooOperation {
   }
 
   // All ranks choose the same.
-  AllreduceAlgorithm choose(const Work& work, const Peers& peers, std::size_t bytes) const {
+  Algorithm choose(const Work& work, const Peers& peers, std::size_t bytes) const {
     const bool by_links = work.hosts > 0;
     return choose_allreduce({by_links ? work.hosts : peers.size(), work.plan == nullptr}, bytes,
                             by_links ? work.response.link_speed : LinkSpeed(),
@@ -218,7 +223,7 @@ class GlooAllreduce final : public GlooOperation {
     }
   }
 
-  AllreduceAlgorithm algorithm_ = AllreduceAlgorithm::ring;  // of the batch that runs
+  Algorithm algorithm_ = Algorithm::ring;  // of the batch that runs
   std::vector<Tensor> tensors_;
   FusionBuffer buffer_;
   FusionBuffer scratch_;
@@ -278,6 +283,8 @@ class GlooReducescatter final : public GlooOperation {
       if (!arithmetic.compressed()) {
         arithmetic.finish(own, sizes[static_cast<std::size_t>(peers.rank())]);
       }
+    } else if (choose_directly(work, elements * element)) {
+      direct_reduce_scatter(peers, blocks, reduction_of(arithmetic), scratch_);
     } else {
       ring_reduce_scatter(peers, blocks, reduction_of(arithmetic), scratch_);
     }

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "runtime/ops/algorithms.h"
-#include "runtime/ops/ring.h"
 
 namespace hvd::runtime {
 namespace {
@@ -79,7 +78,8 @@ void leaders_allreduce(const Peers& peers, const HostPlan& plan, NodePeers& node
 }
 
 void hierarchical_allgather(const Peers& peers, const HostPlan& plan, NodePeers& node_peers,
-                            const std::vector<Block>& blocks) {
+                            const std::vector<Block>& blocks,
+                            const BlocksAllgather& between_hosts) {
   const bool alone = plan.node_peers().size() == 1;
   const auto block_of = [&blocks](int rank) -> const Block& {
     return blocks[static_cast<std::size_t>(rank)];
@@ -98,7 +98,7 @@ void hierarchical_allgather(const Peers& peers, const HostPlan& plan, NodePeers&
   if (plan.has_lane()) {
     std::vector<Block> of_hosts;
     for (const auto& host : lanes) of_hosts.push_back(host[static_cast<std::size_t>(plan.local)]);
-    ring_allgather(peers.part(plan.lane()), of_hosts);
+    between_hosts(peers.part(plan.lane()), of_hosts);
   }
   if (alone) return;
   std::vector<Block> from_elsewhere(plan.node_peers().size());

@@ -46,9 +46,11 @@ struct HostPlan {
 // number of the host of the world's rank r.
 HostPlan host_plan(std::span<const int> ranks, int rank, std::span<const int> host_of);
 
-// An allreduce of blocks, one for each rank: ring_allreduce() or halving_allreduce().
+// An allreduce of blocks, one for each rank: ring_allreduce(), for example.
 using BlocksAllreduce = std::function<void(const Peers& peers, const std::vector<Block>& blocks,
                                            const Reduction& reduction, FusionBuffer& scratch)>;
+// An allgather of blocks: ring_allgather() or direct_allgather().
+using BlocksAllgather = std::function<void(const Peers& peers, const std::vector<Block>& blocks)>;
 
 // The plan must be useful; `node_peers`: those of the own host.
 //
@@ -61,8 +63,8 @@ void hierarchical_allreduce(const Peers& peers, const HostPlan& plan, NodePeers&
 void leaders_allreduce(const Peers& peers, const HostPlan& plan, NodePeers& node_peers, void* data,
                        std::size_t elements, std::size_t element_size, ReduceFunction reduce,
                        FusionBuffer& scratch);
-// As ring_allgather().
+// Gathers `blocks`, of all ranks; `between_hosts` gathers each lane.
 void hierarchical_allgather(const Peers& peers, const HostPlan& plan, NodePeers& node_peers,
-                            const std::vector<Block>& blocks);
+                            const std::vector<Block>& blocks, const BlocksAllgather& between_hosts);
 
 }  // namespace hvd::runtime

@@ -31,6 +31,7 @@ constexpr std::array<std::string_view, kActivities> kActivityNames = {"WAIT_FOR_
                                                                       "MEMCPY_OUT_FUSION_BUFFER",
                                                                       "doubling",
                                                                       "halving",
+                                                                      "direct",
                                                                       "ring"};
 
 bool read_steps(WireReader& in, Batch& batch) {

@@ -54,8 +54,8 @@ hvd_test(hvd_conformance_test COMPUTES
 
 hvd_test(hvd_operations_test
   runtime/core/arithmetic_kernels_test.cpp
+  runtime/ops/algorithm_choice_test.cpp
   runtime/ops/algorithms_test.cpp
-  runtime/ops/allreduce_choice_test.cpp
   runtime/ops/gloo_ops_test.cpp
   runtime/ops/hierarchy_test.cpp
   runtime/ops/layout_test.cpp

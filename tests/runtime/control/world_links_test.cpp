@@ -13,13 +13,15 @@
 namespace hvd::test {
 namespace {
 
+using runtime::Kind;
 using runtime::LinkMeter;
 using runtime::LinkSpeed;
 
 constexpr int kHosts = 4;
 constexpr const char* kInTheSet = "1 MB (process set 1)";  // as the timeline calls it
 constexpr std::size_t kMegabyte = (std::size_t{1} << 20) / sizeof(float);
-// With these a tensor of 1 MB is doubled, one of 4 MB halved, and one of 32 MB takes the ring.
+// With these a tensor of 1 MB goes directly, one of 4 MB is halved, and one of 32 MB takes the
+// ring.
 constexpr LinkSpeed kFar{std::chrono::microseconds(2'000), 1'000};
 
 void one_rank_each(runtime::WorldSpec& spec) {
@@ -40,6 +42,22 @@ void reduce(runtime::World& world, const std::string& name, std::size_t elements
   ASSERT_TRUE(outcome.ok()) << outcome.status.to_string();
   const float sum = process_set == runtime::kGlobalSet ? 1 + 2 + 3 + 4 : 1 + 2;
   EXPECT_EQ(data, std::vector<float>(elements, sum)) << name;
+}
+
+void scatter_or_gather(runtime::World& world, Kind kind, const std::string& name,
+                       std::size_t elements) {
+  std::vector<float> data(elements, 1);
+  runtime::Entry entry;
+  entry.request = allreduce_request(name, static_cast<std::int64_t>(elements));
+  entry.request.kind = kind;
+  entry.input = data.data();
+  std::vector<float> result;
+  entry.allocate = [&result](const std::vector<std::int64_t>& shape) {
+    result.resize(static_cast<std::size_t>(shape.front()));
+    return static_cast<void*>(result.data());
+  };
+  const auto outcome = outcome_of(submit(world, std::move(entry)));
+  EXPECT_TRUE(outcome.ok()) << outcome.failure.status.to_string();
 }
 
 class WorldLinks : public ::testing::Test {
@@ -74,7 +92,17 @@ void reduce_all(int /*rank*/, runtime::World& world) {
 
 TEST_F(WorldLinks, AllRanksTakeTheAlgorithmThatTheySuggest) {
   const auto taken = algorithms(reduce_all, [](runtime::WorldSpec&) {});
-  EXPECT_EQ(taken, (Algorithms{{"1 MB", "doubling"}, {"4 MB", "halving"}, {"32 MB", "ring"}}));
+  EXPECT_EQ(taken, (Algorithms{{"1 MB", "direct"}, {"4 MB", "halving"}, {"32 MB", "ring"}}));
+}
+
+TEST_F(WorldLinks, AllgatherAndReducescatterTakeWhatTheySuggest) {
+  const auto run_both = [](int /*rank*/, runtime::World& world) {
+    scatter_or_gather(world, Kind::allgather, "1 MB", kMegabyte / kHosts);
+    scatter_or_gather(world, Kind::reducescatter, "32 MB", 32 * kMegabyte);
+    scatter_or_gather(world, Kind::reducescatter, "4 MB", kMegabyte);
+  };
+  const Algorithms wanted{{"1 MB", "direct"}, {"4 MB", "direct"}, {"32 MB", "ring"}};
+  EXPECT_EQ(algorithms(run_both, [](runtime::WorldSpec&) {}), wanted);
 }
 
 TEST_F(WorldLinks, InDeterministicModeSizeAloneDecides) {

@@ -10,6 +10,7 @@
 #include <random>
 #include <thread>
 
+#include "runtime/ops/direct.h"
 #include "runtime/ops/halving.h"
 #include "runtime/ops/ring.h"
 #include "tests/runtime/ops/meshes.h"
@@ -46,6 +47,8 @@ class Algorithms : public ::testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, Algorithms, ::testing::Values(2, 3, 4, 5, 8));
 
+class FewRanks : public Algorithms {};
+INSTANTIATE_TEST_SUITE_P(Ranks, FewRanks, ::testing::Values(2, 3));
 class Halving : public Algorithms {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Halving, ::testing::Values(2, 4, 8));
 
@@ -189,47 +192,73 @@ TEST_P(Algorithms, ARingReducesWhatLiesInSeveralParts) {
       [](int rank, const Peers& peers) { reduce_parts(rank, peers, runtime::ring_allreduce); });
 }
 
+TEST_P(Algorithms, BlocksThatGoDirectlyReduceWhatLiesInSeveralParts) {
+  on_peers(
+      [](int rank, const Peers& peers) { reduce_parts(rank, peers, runtime::direct_allreduce); });
+}
+
 TEST_P(Halving, ReducesWhatLiesInSeveralParts) {
   on_peers(
       [](int rank, const Peers& peers) { reduce_parts(rank, peers, runtime::halving_allreduce); });
 }
 
 // More pieces than are expected at a time, and several allreduces in a row.
+void reduce_many_pieces(int rank, const Peers& peers, decltype(runtime::ring_allreduce)& allreduce,
+                        int blocks_of_pieces) {
+  const auto pieces = static_cast<std::size_t>(blocks_of_pieces) * (runtime::kAhead + 3);
+  const std::size_t count = pieces * kPieceBytes / sizeof(float) + 5;
+  std::vector<float> data(count);
+  for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<float>(Parts::value(rank, i));
+  auto* const bytes = reinterpret_cast<std::byte*>(data.data());
+  runtime::FusionBuffer scratch;
+  const auto blocks = runtime::cut_into_blocks({{bytes, bytes, count * sizeof(float)}},
+                                               sizeof(float), peers.size());
+  for (int round = 0; round < 2; ++round) {
+    allreduce(peers, blocks,
+              {runtime::reduce_function(DataType::float32, ReduceOp::sum), sizeof(float), {}},
+              scratch);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const float wanted = Parts::sum(peers.size(), i) * static_cast<float>(peers.size());
+    ASSERT_EQ(data[i], wanted) << i;
+  }
+}
+
 TEST_P(Halving, ReducesManyPiecesInPlace) {
   on_peers([](int rank, const Peers& peers) {
-    const std::size_t count = 2 * (runtime::kAhead + 3) * kPieceBytes / sizeof(float) + 5;
-    std::vector<float> data(count);
-    for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<float>(Parts::value(rank, i));
-    auto* const bytes = reinterpret_cast<std::byte*>(data.data());
-    runtime::FusionBuffer scratch;
-    const auto blocks = runtime::cut_into_blocks({{bytes, bytes, count * sizeof(float)}},
-                                                 sizeof(float), peers.size());
-    for (int round = 0; round < 2; ++round) {
-      runtime::halving_allreduce(
-          peers, blocks,
-          {runtime::reduce_function(DataType::float32, ReduceOp::sum), sizeof(float), {}}, scratch);
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-      const float wanted = Parts::sum(peers.size(), i) * static_cast<float>(peers.size());
-      ASSERT_EQ(data[i], wanted) << i;
-    }
+    reduce_many_pieces(rank, peers, runtime::halving_allreduce, 2);
   });
+}
+
+TEST_P(FewRanks, BlocksOfManyPiecesGoDirectly) {
+  on_peers([](int rank, const Peers& peers) {
+    reduce_many_pieces(rank, peers, runtime::direct_allreduce, peers.size());
+  });
+}
+
+void reduce_in_halves(int rank, const Peers& peers,
+                      decltype(runtime::ring_reduce_scatter)& reduce_scatter,
+                      decltype(runtime::ring_allgather)& allgather) {
+  Parts parts(rank);
+  runtime::FusionBuffer scratch;
+  const auto blocks = runtime::cut_into_blocks(parts.all, sizeof(float), peers.size());
+  reduce_scatter(peers, blocks,
+                 {runtime::reduce_function(DataType::float32, ReduceOp::sum), sizeof(float), {}},
+                 scratch);
+  allgather(peers, blocks);
+  for (const auto& result : parts.results) {
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      ASSERT_EQ(result[i], Parts::sum(peers.size(), i)) << i << " of " << result.size();
+    }
+  }
 }
 
 TEST_P(Algorithms, TheHalvesOfARingMeetInTheWhole) {
   on_peers([](int rank, const Peers& peers) {
-    Parts parts(rank);
-    runtime::FusionBuffer scratch;
-    const auto blocks = runtime::cut_into_blocks(parts.all, sizeof(float), peers.size());
-    runtime::ring_reduce_scatter(
-        peers, blocks,
-        {runtime::reduce_function(DataType::float32, ReduceOp::sum), sizeof(float), {}}, scratch);
-    runtime::ring_allgather(peers, blocks);
-    for (const auto& result : parts.results) {
-      for (std::size_t i = 0; i < result.size(); ++i) {
-        ASSERT_EQ(result[i], Parts::sum(peers.size(), i)) << i << " of " << result.size();
-      }
-    }
+    reduce_in_halves(rank, peers, runtime::ring_reduce_scatter, runtime::ring_allgather);
+    // Either half may go directly.
+    reduce_in_halves(rank, peers, runtime::direct_reduce_scatter, runtime::ring_allgather);
+    reduce_in_halves(rank, peers, runtime::ring_reduce_scatter, runtime::direct_allgather);
   });
 }
 

@@ -35,6 +35,7 @@ Backend hierarchical_backend(const std::string& name, const std::vector<int>& ho
 // tables: halving up to some hundred kilobytes, and doubling for all.
 constexpr runtime::LinkSpeed kHalvingLinks{std::chrono::microseconds(1), 1};
 constexpr runtime::LinkSpeed kDoublingLinks{std::chrono::seconds(10), 1'000'000};
+constexpr runtime::LinkSpeed kDirectLinks{std::chrono::seconds(10), 1};
 Backend links_backend(const std::string& name, const runtime::LinkSpeed& links,
                       const std::vector<int>& hosts) {
   return {
@@ -99,6 +100,14 @@ INSTANTIATE_TEST_SUITE_P(HvdByHalving, Conformance,
 INSTANTIATE_TEST_SUITE_P(HvdByDoubling, Conformance,
                          values_of_four(links_backend("doubling", kDoublingLinks, {0, 1, 2, 3}),
                                         RanksAs::threads),
+                         table_name);
+INSTANTIATE_TEST_SUITE_P(HvdDirectly, Conformance,
+                         values_of_four(links_backend("direct", kDirectLinks, {0, 1, 2, 3}),
+                                        RanksAs::threads),
+                         table_name);
+INSTANTIATE_TEST_SUITE_P(HvdOnPairsDirectly, Conformance,
+                         tables_by_hosts(links_backend("pairs directly", kDirectLinks,
+                                                       {0, 0, 1, 1, 2, 2, 3, 3})),
                          table_name);
 INSTANTIATE_TEST_SUITE_P(HvdOnPairsByHalving, Conformance,
                          tables_by_hosts(links_backend("pairs by halving", kHalvingLinks,
