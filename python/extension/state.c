@@ -223,20 +223,23 @@ static PyObject* take_loaded(PyObject* self, PyObject* none) {
 typedef struct state_call {
   hvd_state handle;
   int code;
-  int32_t call;
+  int32_t answer;
 } state_call;
 
 static int64_t call_commit(void* data) { return hvd_state_commit(((state_call*)data)->handle); }
-static int64_t call_check(void* data) { return hvd_state_check(((state_call*)data)->handle); }
+static int64_t call_change_due(void* data) {
+  state_call* const own = data;
+  return hvd_state_change_due(own->handle, &own->answer);
+}
 static int64_t call_restore(void* data) { return hvd_state_restore(((state_call*)data)->handle); }
 static int64_t call_sync(void* data) { return hvd_state_sync(((state_call*)data)->handle); }
 static int64_t call_next(void* data) {
   state_call* const own = data;
-  return hvd_elastic_next(own->handle, own->code, &own->call);
+  return hvd_elastic_next(own->handle, own->code, &own->answer);
 }
 
 /* 0, or -1 with an exception. Of a call that a signal has cut off the state stays for ever. */
-static int block_on(PyObject* self, blocking_call call, int code, int32_t* function_is_called) {
+static int block_on(PyObject* self, blocking_call call, int code, int32_t* answer) {
   state_call* const own = calloc(1, sizeof(state_call));
   if (own == NULL) {
     PyErr_NoMemory();
@@ -249,7 +252,7 @@ static int block_on(PyObject* self, blocking_call call, int code, int32_t* funct
   const int outcome = run_blocking(call, own, &result);
   if (outcome != 0 && result >= 0) return -1;
   Py_DECREF(self);
-  *function_is_called = own->call;
+  *answer = own->answer;
   free(own);
   return outcome;
 }
@@ -264,9 +267,11 @@ static PyObject* commit(PyObject* self, PyObject* none) {
   (void)none;
   return none_or_block(self, call_commit);
 }
-static PyObject* check(PyObject* self, PyObject* none) {
+static PyObject* change_due(PyObject* self, PyObject* none) {
   (void)none;
-  return none_or_block(self, call_check);
+  int32_t is_due = 0;
+  if (block_on(self, call_change_due, HVD_OK, &is_due) != 0) return NULL;
+  return PyBool_FromLong(is_due);
 }
 static PyObject* restore(PyObject* self, PyObject* none) {
   (void)none;
@@ -295,7 +300,8 @@ static PyMethodDef methods[] = {
     {"take_loaded", take_loaded, METH_NOARGS,
      "What has been loaded since the last call, as a bytearray; None: nothing."},
     {"commit", commit, METH_NOARGS, "hvd_state_commit()"},
-    {"check", check, METH_NOARGS, "hvd_state_check()"},
+    {"change_due", change_due, METH_NOARGS,
+     "hvd_state_change_due(): whether the world is to change."},
     {"restore", restore, METH_NOARGS, "hvd_state_restore()"},
     {"sync", sync_state, METH_NOARGS, "hvd_state_sync()"},
     {"next", next_turn, METH_O, "hvd_elastic_next(code): whether the function is to be called."},

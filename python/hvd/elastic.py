@@ -163,9 +163,13 @@ class State:
         self._core_state().commit()
 
     def check_host_updates(self) -> None:
-        """Changes the world if it is to change, as a commit does, and commits nothing else."""
-        if self._running:
-            self._core_state().check()
+        """Commits if the world is to change, so that it changes here. Else it costs little.
+
+        Raises what ``commit()`` raises.
+        """
+        # Packing the objects costs far more than the question.
+        if self._running and self._core_state().change_due():
+            self.commit()
 
     def save(self) -> None:
         """Keeps a copy on this rank alone, for ``restore()``."""

@@ -135,6 +135,52 @@ def test_a_callback_of_one_rank_alone_keeps_nobody_waiting():
     assert job.returncode == 0, job.stderr
 
 
+COMMITS_AT_CHECKS = """
+import os, signal
+import torch
+import hvd.torch as hvd
+hvd.init()
+model = torch.nn.Linear(1, 1, bias=False)
+torch.nn.init.zeros_(model.weight)
+state = hvd.elastic.TorchState(model=model, step=0)
+born_as = hvd.rank(), hvd.generation()
+entered = []
+
+@hvd.elastic.run
+def train(state):
+    # The steps of each world begin where those of the last one ended, with all that they changed.
+    state.check_host_updates()
+    own = state.step, model.weight.item()
+    assert hvd.allgather_object(own) == [(own[0], float(own[0]))] * hvd.size(), own
+    entered.append(own[0])
+    while hvd.generation() < 3 or state.step < 8:
+        with torch.no_grad():
+            model.weight += 1
+        state.step += 1
+        if (state.step, born_as) == (3, (0, 1)):
+            os.kill(os.getpid(), signal.SIGTERM)  # leaves at a check
+        if hvd.generation() == 2 and state.step == entered[-1] + 2 and born_as == (1, 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+        hvd.barrier()
+        if hvd.generation() < 3:
+            state.check_host_updates()
+        else:
+            state.commit()
+
+train(state)
+assert born_as != (2, 1) or entered[1] == entered[2] >= 3, entered
+print("done", state.step == model.weight.item(), hvd.generation() >= 3, flush=True)
+"""
+
+
+def test_a_check_commits_all_of_the_state_where_the_world_changes():
+    flags = ["-np", 3, "--min-np", 1, "-H", "localhost:3"]
+    job = run_job(*flags, sys.executable, "-c", COMMITS_AT_CHECKS)
+    assert job.returncode == 0, job.stdout + job.stderr
+    said = [line.split(":", 1)[1] for line in job.stdout.splitlines()]
+    assert said and set(said) == {"done True True"}, job.stdout
+
+
 OWN_INTERRUPT = """
 import hvd
 hvd.init()

@@ -75,7 +75,12 @@ static int train(void* data) {
     training->total += one;
     ++training->step;
     snprintf(training->note, sizeof(training->note), "after step %d", (int)training->step);
-    code = hvd_state_commit(training->state);
+    int32_t is_due = 7;
+    code = hvd_state_change_due(training->state, &is_due);
+    if (code != HVD_OK) return code;
+    CHECK(is_due == 0 || is_due == 1);
+    code = is_due == 0 ? hvd_state_check(training->state) : HVD_OK;
+    if (code == HVD_OK) code = hvd_state_commit(training->state);
     if (code != HVD_OK) return code;
   }
   return HVD_OK;
@@ -189,6 +194,9 @@ static int check_codes(void) {
   CHECK(hvd_state_on_reset(own_state, NULL, NULL) == HVD_ERROR_INVALID_ARGUMENT);
   CHECK(hvd_state_commit(own_state) == HVD_ERROR_INVALID_ARGUMENT); /* nothing runs */
   CHECK(hvd_state_commit(12345) == HVD_ERROR_INVALID_ARGUMENT);
+  int32_t is_due = 7;
+  CHECK(hvd_state_change_due(own_state, NULL) == HVD_ERROR_INVALID_ARGUMENT);
+  CHECK(hvd_state_change_due(own_state, &is_due) == HVD_ERROR_INVALID_ARGUMENT && is_due == 0);
   CHECK(hvd_state_release(12345) == HVD_ERROR_INVALID_ARGUMENT);
   CHECK(hvd_state_release(0) == HVD_OK);
 

@@ -7,6 +7,7 @@
 
 #include "worker/c_api/c_api.h"
 #include "worker/elastic/run.h"
+#include "worker/elastic/state_impl.h"
 
 using namespace hvd::c_api;  // NOLINT(google-build-using-namespace): the calls below are of C
 
@@ -263,6 +264,13 @@ int hvd_state_commit(hvd_state state) {
 }
 int hvd_state_check(hvd_state state) {
   return with_state(state, [](State& own) { own.check_host_updates(); });
+}
+int hvd_state_change_due(hvd_state state, int32_t* is_due) {
+  return with_state(state, [&](State& own) {
+    auto& into = not_null(is_due, "hvd_state_change_due", "is_due");
+    into = 0;
+    into = hvd::elastic::detail::StateImpl::of(own).is_change_due("change_due") ? 1 : 0;
+  });
 }
 int hvd_state_restore(hvd_state state) {
   return with_state(state, [](State& own) { own.restore(); });

@@ -115,13 +115,6 @@ Failure Progress::commit(CommitProtocol& protocol, const Proposal& proposal, std
   return protocol.commit(prepared, proposal, next);
 }
 
-Failure Progress::check(CommitProtocol& protocol, const Proposal& proposal, std::string& next) {
-  bool wants = false;
-  next.clear();
-  if (auto looked = protocol.look(proposal, wants); !looked.ok() || !wants) return looked;
-  return commit(protocol, proposal, next);
-}
-
 Failure Progress::sync(CommitProtocol& protocol) {
   Resume resume;
   resume.id = {protocol.generation(), 0};

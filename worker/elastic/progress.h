@@ -40,7 +40,6 @@ class Progress {
   bool is_lost() const { return lost_; }
   // `next`: the world that all go over to now; empty: they stay.
   runtime::Failure commit(CommitProtocol& protocol, const Proposal& proposal, std::string& next);
-  runtime::Failure check(CommitProtocol& protocol, const Proposal& proposal, std::string& next);
   // All ranks get the content of rank 0's objects; nothing is committed.
   runtime::Failure sync(CommitProtocol& protocol);
   // After a commit at which all leave: rank 0 keeps the state in the file, and all know whether it

@@ -41,6 +41,12 @@ std::string state_file() {
   return std::move(*file);
 }
 
+// The world that rank 0 has been told to go over to; empty: none.
+std::string proposal() {
+  auto* const membership = ProcessWorld::instance().membership();
+  return membership == nullptr ? std::string() : membership->proposal();
+}
+
 }  // namespace
 
 StateImpl::StateImpl(StateOptions options)
@@ -67,26 +73,35 @@ void StateImpl::raise(const runtime::Failure& failure, bool lost) const {
   std::rethrow_exception(process.exception_of(failure, runtime::Kind::broadcast));
 }
 
-void StateImpl::step(std::string_view call, Step what) {
-  auto& process = ProcessWorld::instance();
+ProcessWorld::Generation StateImpl::generation_of(std::string_view call) {
   if (!running) {
     throw InvalidArgumentError(cat("State::", call,
                                    "() can be called only while elastic::run() "
                                    "runs, from what it calls"));
   }
-
   at_commit_ = false;
-  const auto generation = process.generation_for(cat("elastic::State::", call));
+  return ProcessWorld::instance().generation_for(cat("elastic::State::", call));
+}
+
+bool StateImpl::is_change_due(std::string_view call) {
+  const auto generation = generation_of(call);
+  CommitProtocol protocol(*generation.world, generation.number, *generation.high_water);
+  bool is_due = false;
+  if (const auto failed = protocol.look(proposal, is_due); !failed.ok()) raise(failed);
+  return is_due;
+}
+
+void StateImpl::commit(std::string_view call) {
+  auto& process = ProcessWorld::instance();
+  const auto generation = generation_of(call);
   auto* const membership = process.membership();
   CommitProtocol protocol(*generation.world, generation.number, *generation.high_water);
   std::string next;
-  const auto proposal = [membership] {
-    return membership == nullptr ? std::string() : membership->proposal();
-  };
 
-  const auto failed = (progress_.*what)(protocol, proposal, next);
-  if (!failed.ok()) raise(failed);
-  if (what == &worker::Progress::commit) steps_at_commit_ = process.steps();
+  if (const auto failed = progress_.commit(protocol, proposal, next); !failed.ok()) {
+    raise(failed);
+  }
+  steps_at_commit_ = process.steps();
   if (next.empty() || membership == nullptr) return;
 
   if (worker::Membership::is_last(next)) {
@@ -102,9 +117,13 @@ void StateImpl::step(std::string_view call, Step what) {
 
 void StateImpl::commit() {
   ProcessWorld::instance().entry_timer().step_ended(Clock::now());
-  step("commit", &worker::Progress::commit);
+  commit("commit");
 }
-void StateImpl::check_host_updates() { step("check_host_updates", &worker::Progress::check); }
+
+void StateImpl::check_host_updates() {
+  constexpr std::string_view kCall = "check_host_updates";
+  if (is_change_due(kCall)) commit(kCall);
+}
 
 void StateImpl::sync() {
   const auto generation = ProcessWorld::instance().generation_for("elastic::State::sync");

@@ -23,6 +23,8 @@ class StateImpl {
   void add(const std::string& name, Object object);
   void commit();
   void check_host_updates();
+  // The first half of check_host_updates(); the same answer on all ranks. `call`: for errors.
+  bool is_change_due(std::string_view call);
   void restore() { progress_.store().load(); }
   void sync();
   void mutate(const std::function<void()>& change) { progress_.mutate(change); }
@@ -41,9 +43,9 @@ class StateImpl {
   bool running = false;
 
  private:
-  using Step = runtime::Failure (worker::Progress::*)(worker::CommitProtocol&,
-                                                      const worker::Proposal&, std::string&);
-  void step(std::string_view call, Step what);
+  void commit(std::string_view call);
+  // For a call that is allowed only while run() runs.
+  worker::ProcessWorld::Generation generation_of(std::string_view call);
   [[noreturn]] void raise(const runtime::Failure& failure, bool lost = false) const;
 
   worker::Progress progress_;

@@ -46,7 +46,8 @@ TEST_F(ElasticProgress, ACommitThatMeetsALookIsAnErrorThatSaysSo) {
   generation(all(), [](int rank, Worker& worker, CommitProtocol& protocol) {
     begin(worker, protocol);
     std::string next;
-    const auto failed = rank == 2 ? worker.progress.check(protocol, no_proposal, next)
+    bool is_due = false;
+    const auto failed = rank == 2 ? protocol.look(no_proposal, is_due)
                                   : worker.progress.commit(protocol, no_proposal, next);
     EXPECT_TRUE(mentions(failed, "rank 0 has called commit(), rank 2 check_host_updates()"))
         << failed.status.to_string();
@@ -100,11 +101,14 @@ TEST_F(ElasticProgress, AllGoOverToTheWorldThatRank0Proposes) {
     std::string next;
     const auto wants = [] { return std::string("the next world"); };
     const auto not_asked = [] { return std::string("nonsense"); };
-    EXPECT_TRUE(worker.progress.check(protocol, no_proposal, next).ok());
-    EXPECT_EQ(next, "");
-    const auto checked = rank == 0 ? worker.progress.check(protocol, wants, next)
-                                   : worker.progress.check(protocol, not_asked, next);
-    EXPECT_TRUE(checked.ok()) << checked.status.to_string();
+    bool is_due = true;
+    EXPECT_TRUE(protocol.look(no_proposal, is_due).ok());
+    EXPECT_FALSE(is_due);
+    const worker::Proposal proposal = rank == 0 ? worker::Proposal(wants) : not_asked;
+    EXPECT_TRUE(protocol.look(proposal, is_due).ok());
+    EXPECT_TRUE(is_due);
+    const auto committed = worker.progress.commit(protocol, proposal, next);
+    EXPECT_TRUE(committed.ok()) << committed.status.to_string();
     EXPECT_EQ(next, "the next world");
     EXPECT_EQ(worker.progress.store().holds(), (CommitId{1, 1})) << "a change makes it a commit";
   });

@@ -138,8 +138,13 @@ HVD_API int hvd_state_on_reset(hvd_state state, int (*callback)(void* data), voi
  * HVD_ERROR_INVALID_ARGUMENT also: other ranks are at another commit; HVD_ERROR_STATE_DIVERGED; the
  * code of a handler. */
 HVD_API int hvd_state_commit(hvd_state state);
-/* The same if the world is to change, and nothing otherwise: cheaper, and nothing is committed. */
+/* The same if the world is to change: the state is committed as it is now. Else nothing is, which
+ * costs less. Returns what hvd_state_commit() does. */
 HVD_API int hvd_state_check(hvd_state state);
+/* The first half of hvd_state_check(): whether the world is to change, 1 or 0, into `is_due`; all
+ * ranks get the same answer. After a 1 all of them call hvd_state_commit(). For languages that
+ * have to pack their objects before a commit. Returns what hvd_state_commit() does. */
+HVD_API int hvd_state_change_due(hvd_state state, int32_t* is_due);
 /* Brings the program's objects back to this rank's last commit. */
 HVD_API int hvd_state_restore(hvd_state state);
 /* All ranks get what rank 0's objects hold now. Returns what hvd_state_commit() does. */

@@ -195,7 +195,8 @@ class HVD_API State {
   // change it changes here: throws HostsUpdated, for run(). Throws CollectiveError if it has
   // failed, InvalidArgumentError if other ranks are at another commit, StateDivergedError.
   void commit();
-  // The same if the world is to change, and nothing otherwise: cheaper, and nothing is committed.
+  // The same if the world is to change: the state is committed as it is now. Else nothing is, which
+  // costs less.
   void check_host_updates();
   // Brings the program's objects back to this rank's last commit.
   void restore();
