@@ -19,6 +19,12 @@ std::shared_ptr<runtime::World> world_for(const char* call) {
 // Longer than the ranks wait for what they run when the end is called.
 constexpr std::chrono::seconds kReportTimeout{15};
 
+// Rank 0 alone knows whether a timeline is being recorded. The other ranks would go on without it
+// if it raised an error.
+void warn_of_no_effect(const Status& status) {
+  HVD_LOG(warning, status.message() << "; the call has no effect");
+}
+
 }  // namespace
 
 const char* version() noexcept { return HVD_VERSION_STRING; }
@@ -41,17 +47,16 @@ void start_timeline(const std::string& path, bool mark_cycles) {
   const auto world = world_for("start_timeline");
   if (world->rank() != 0) return;
   const Status started = world->start_timeline(path, mark_cycles);
-  if (!started.ok()) throw InvalidArgumentError(cat("hvd::start_timeline(): ", started.message()));
+  if (started.ok()) return;
+  if (started.code() == Code::failed_precondition) return warn_of_no_effect(started);
+  throw InvalidArgumentError(cat("hvd::start_timeline(): ", started.message()));
 }
 
 void stop_timeline() {
   const auto world = world_for("stop_timeline");
   if (world->rank() != 0) return;
   const Status stopped = world->stop_timeline(Clock::now() + kReportTimeout);
-  if (stopped.ok()) return;
-  if (stopped.code() == Code::failed_precondition) {
-    throw InvalidArgumentError(cat("hvd::stop_timeline(): ", stopped.message()));
-  }
+  if (stopped.code() == Code::failed_precondition) return warn_of_no_effect(stopped);
   // What the file could not take has been said when it happened.
   if (stopped.code() == Code::deadline_exceeded) HVD_LOG(warning, stopped.message());
 }

@@ -202,13 +202,14 @@ def process_set_ids() -> list[int]:
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
     """Records what all ranks do into a file on rank 0's host, in Chrome's trace format.
 
-    Called by rank 0; the calls of other ranks change nothing.
+    Called by rank 0; the calls of other ranks change nothing. While one is being recorded a call
+    has no effect but a warning in the log.
     """
     _core.start_timeline(os.fspath(file_path), mark_cycles)
 
 
 def stop_timeline() -> None:
-    """Ends the recording; returns when the file is complete."""
+    """Ends the recording, if there is one; returns when the file is complete."""
     _core.stop_timeline()
 
 

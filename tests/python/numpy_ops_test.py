@@ -330,7 +330,9 @@ def test_a_name_twice_in_flight_is_refused():
 
 def test_timeline(tmp_path):
     path = hvd.broadcast_object(str(tmp_path / "timeline.json"), 0)
+    hvd.stop_timeline()  # there is none
     hvd.start_timeline(path, mark_cycles=True)
+    hvd.start_timeline(path + ".second")  # there is one already
     hvd.barrier()
     hvd.allreduce(np.ones(100), name="recorded")
     hvd.barrier()

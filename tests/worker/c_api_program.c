@@ -928,14 +928,12 @@ static int timeline(const char* path) {
   CHECK(hvd_init(NULL) == HVD_OK);
   rank = hvd_rank();
   INVALID(hvd_start_timeline(NULL, 0), "path is null");
+  CHECK(hvd_stop_timeline() == HVD_OK);
   if (rank == 0) {
-    INVALID(hvd_stop_timeline(), "hvd::stop_timeline()");
     INVALID(hvd_start_timeline("/no/such/directory/timeline.json", 0), "/no/such/directory");
-  } else {
-    CHECK(hvd_stop_timeline() == HVD_OK);
   }
   CHECK(hvd_start_timeline(path, 1) == HVD_OK);
-  if (rank == 0) INVALID(hvd_start_timeline(path, 1), "hvd::start_timeline()");
+  CHECK(hvd_start_timeline("/no/such/directory/timeline.json", 1) == HVD_OK);
   CHECK(hvd_barrier(NULL) == HVD_OK);
   CHECK(hvd_allreduce(&tensor, NULL, NULL) == HVD_OK);
   CHECK(hvd_stop_timeline() == HVD_OK);

@@ -276,7 +276,12 @@ TEST_F(Workers, RecordATimelineBetweenStartAndStop) {
   for (const auto& status : all) EXPECT_EQ(status.code, 0) << status.out << status.err;
   EXPECT_NE(all[0].out.find("/dev/null: it is not a regular file"), std::string::npos);
   EXPECT_NE(all[0].out.find("/no/such/directory/t.json"), std::string::npos) << all[0].out;
-  EXPECT_NE(all[0].out.find("no timeline is being recorded"), std::string::npos) << all[0].out;
+  EXPECT_NE(all[0].err.find("no timeline is being recorded; the call has no effect"),
+            std::string::npos)
+      << all[0].err;
+  EXPECT_NE(all[0].err.find("a timeline is already being recorded; the call has no effect"),
+            std::string::npos)
+      << all[0].err;
   const auto timeline = test::expect_right_timeline(path);
   EXPECT_EQ(timeline.ranks_with("ALLREDUCE"), (std::set<int>{0, 1, 2}));
   EXPECT_EQ(timeline.ranks_with("CYCLE_START"), (std::set<int>{0}));

@@ -118,8 +118,8 @@ HVD_API int hvd_is_homogeneous(void); /* 1 or 0 */
 /* Records what all ranks do, into one file on rank 0's host, in Chrome's trace format. Called by
  * rank 0; calls of other ranks change nothing. `mark_cycles`: not 0: with a mark for every batch.
  * Return HVD_OK, HVD_ERROR_NOT_INITIALIZED, HVD_ERROR_INVALID_ARGUMENT (null, a file that cannot be
- * written; one is being recorded, or none is). hvd_stop_timeline() returns when the file is
- * complete. */
+ * written). A start while one is being recorded, and a stop while none is, have no effect but a
+ * warning in rank 0's log. hvd_stop_timeline() returns when the file is complete. */
 HVD_API int hvd_start_timeline(const char* path, int mark_cycles);
 HVD_API int hvd_stop_timeline(void);
 

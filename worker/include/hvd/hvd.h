@@ -75,8 +75,9 @@ HVD_API bool is_homogeneous();  // every host has the same number of workers
 
 // Records what the ranks do, all of them, into one file on rank 0's host: Chrome's trace format,
 // which Perfetto opens. Called by rank 0; calls of other ranks change nothing. An existing file is
-// replaced. `mark_cycles` adds a mark for every batch that rank 0 decides. Throw
-// InvalidArgumentError if the file cannot be written, or if one is being recorded, or none is.
+// replaced. `mark_cycles` adds a mark for every batch that rank 0 decides. Throws
+// InvalidArgumentError if the file cannot be written. A start while one is being recorded, and a
+// stop while none is, have no effect but a warning in rank 0's log.
 // HVD_TIMELINE=FILE records from init() to shutdown().
 HVD_API void start_timeline(const std::string& path, bool mark_cycles = false);
 HVD_API void stop_timeline();  // returns when the file is complete
