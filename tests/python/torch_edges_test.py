@@ -178,6 +178,13 @@ def test_horovods_module_of_operations_has_the_names():
     assert mpi_ops.Average is hvd.Average
 
 
+def test_horovods_modules_of_elastic_training_have_the_names():
+    from hvd.torch.elastic import sampler, state
+
+    assert sampler.ElasticSampler is hvd.elastic.ElasticSampler
+    assert state.TorchState is hvd.elastic.TorchState
+
+
 def test_communicators_are_refused():
     with pytest.raises(ValueError, match="process_sets"):
         hvd.init([0])

@@ -1,17 +1,4 @@
-"""Elastic training of PyTorch's models.
-
-import hvd.torch as hvd
-
-state = hvd.elastic.TorchState(model=model, optimizer=optimizer, batch=0)
-
-@hvd.elastic.run
-def train(state):
-    for state.batch in range(state.batch, 1000):
-        ...
-        state.commit()
-
-train(state)
-"""
+"""States whose tensors are those of PyTorch's models."""
 
 from __future__ import annotations
 
@@ -21,19 +8,10 @@ from typing import Any
 import torch
 
 from hvd import _work
-from hvd.elastic import ObjectState, State, run
-from hvd.sampler import ElasticSampler as _ElasticSampler
+from hvd.elastic import ObjectState
+from hvd.torch.tensors import TYPES, tensor_tuple
 
-from .tensors import TYPES, tensor_tuple
-
-__all__ = ["ElasticSampler", "ObjectState", "State", "TorchState", "run"]
-
-
-class ElasticSampler(_ElasticSampler, torch.utils.data.Sampler):  # type: ignore[type-arg]
-    """``hvd.ElasticSampler`` as a sampler for a DataLoader, also one with workers.
-
-    It takes the same arguments: dataset, shuffle and seed.
-    """
+__all__ = ["TorchState"]
 
 
 def _rebuild(buffer: Any, dtype: torch.dtype, shape: tuple[int, ...], device: str) -> torch.Tensor:
