@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import pickle
+import socket
 import sys
 import traceback
-from multiprocessing.connection import Client
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import Any
 
 from . import _pickling
@@ -47,11 +48,20 @@ def _loads(packed: bytes) -> Any:
     return pickle.loads(value)
 
 
+def connect(address: tuple[str, int], key: bytes) -> Connection:
+    """Over IPv4 or IPv6; each side proves to the other that it knows the key."""
+    with socket.create_connection(address) as connected:
+        connection = Connection(connected.detach())
+    answer_challenge(connection, key)
+    deliver_challenge(connection, key)
+    return connection
+
+
 def main() -> int:
     """The program of a worker. 1: the function has raised."""
     key = bytes.fromhex(os.environ.pop(KEY_VARIABLE))
     address = (os.environ["HVD_RENDEZVOUS_ADDR"], int(os.environ.pop(PORT_VARIABLE)))
-    with Client(address, authkey=key) as connection:
+    with connect(address, key) as connection:
         packed = connection.recv_bytes()
         from . import basics
 
@@ -61,16 +71,12 @@ def main() -> int:
             result = function(*args, **kwargs)
         except Exception:  # noqa: BLE001 - raised again by hvd.run()
             result = Failed(traceback.format_exc())
-        rank = int(os.environ.get("HVD_RANK", "0"))
-        generation = 0
-        if basics.is_initialized():
-            rank, generation = basics.rank(), basics.generation()
         try:
             value = _pickling.dumps(result)
         except Exception:  # noqa: BLE001 - as above
             result = Failed(traceback.format_exc())
             value = pickle.dumps(result)
-        connection.send((generation, rank, value))
+        connection.send((*basics.last_place(), value))
         connection.recv_bytes()
     if isinstance(result, Failed):
         sys.stderr.write(result.text)

@@ -166,6 +166,24 @@ def generation() -> int:
     return _core.generation()
 
 
+_entered_place: tuple[int, int, int] | None = None
+
+
+def note_entered_world() -> None:
+    """For an elastic job, whose environment knows its first world alone."""
+    global _entered_place
+    _entered_place = generation(), rank(), size()
+
+
+def last_place() -> tuple[int, int, int]:
+    """Generation, rank and size in this world, or after ``shutdown()`` in the one before."""
+    if is_initialized():
+        return generation(), rank(), size()
+    if _entered_place is not None:
+        return _entered_place
+    return 1, int(os.environ.get("HVD_RANK", "0")), int(os.environ.get("HVD_SIZE", "1"))
+
+
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
     """Adds a process set. Called by all ranks of the world, each with the same ranks.
 

@@ -364,6 +364,7 @@ def _lead(state: State, function: Callable[[], Result]) -> Result:
             raise
         if not is_called:
             return result
+        basics.note_entered_world()
         # Its traceback holds all that the failed call has made, such as process groups.
         failure = result = None
         state._saved = None

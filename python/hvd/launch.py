@@ -13,12 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import (
-    Connection,
-    Listener,
-    answer_challenge,
-    deliver_challenge,
-)
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from multiprocessing.context import AuthenticationError
 from typing import Any
 
@@ -69,6 +64,21 @@ def _cut_off(connection: Connection) -> None:
         same.shutdown(socket.SHUT_RDWR)
 
 
+def _listen() -> socket.socket:
+    """At a free port of all addresses of this machine."""
+    return socket.create_server(("", 0), backlog=1024)
+
+
+def _cut_off(connection: Connection) -> None:
+    """Ends what waits for the other side."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as same:
+        same.shutdown(socket.SHUT_RDWR)
+
+
+# By generation and rank: the size of that world, and the packed result.
+_Results = dict[tuple[int, int], tuple[int, bytes]]
+
+
 class _Job:
     """One job: gives its workers the function, and takes their results."""
 
@@ -78,30 +88,34 @@ class _Job:
         self._call = call
         self._key = secrets.token_bytes(32)
         # The workers reach it where they reach hvdrun; the key proves each side to the other.
-        self._listener = Listener(("0.0.0.0", 0), backlog=1024)
+        self._listener = _listen()
+        self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
         self._closed = False
-        self.results: dict[int, tuple[int, Any]] = {}  # by rank: generation and result
+        self.results: _Results = {}
         threading.Thread(target=self._accept, name="hvd run", daemon=True).start()
 
     def environment(self) -> dict[str, str]:
         return {
             **os.environ,
             KEY_VARIABLE: self._key.hex(),
-            PORT_VARIABLE: str(self._listener.address[1]),
+            PORT_VARIABLE: str(self.port),
         }
 
     def close(self) -> None:
         self._closed = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
         self._listener.close()
 
     def _accept(self) -> None:
         while not self._closed:
             try:
-                connection = self._listener.accept()
+                accepted, _ = self._listener.accept()
             except OSError:
                 time.sleep(0.05)  # closed, or strangers have taken all descriptors for a while
                 continue
+            connection = Connection(accepted.detach())
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
@@ -117,10 +131,9 @@ class _Job:
                 finally:
                     limit.cancel()
                 connection.send_bytes(self._call)
-                generation, rank, packed = connection.recv()
+                generation, rank, size, packed = connection.recv()
                 with self._lock:
-                    if generation >= self.results.get(rank, (-1, None))[0]:
-                        self.results[rank] = (generation, packed)
+                    self.results[generation, rank] = (size, packed)
                 connection.send_bytes(b"taken")
         except (EOFError, OSError, AuthenticationError):
             pass  # a stranger, or a worker that is gone, of which hvdrun says how
@@ -155,7 +168,8 @@ def run(
     """Runs a function on all workers of a job, and gives their results in the order of the ranks.
 
     The function is sent by cloudpickle if it is installed, else by pickle, which takes functions of
-    modules that the workers can import, and those of the main program by its file.
+    modules that the workers can import, and those of the main program by its file. The results of
+    an elastic job are those of its last world.
 
     Args:
         func, args, kwargs: what each worker calls, after ``hvd.init()`` of its own.
@@ -167,7 +181,7 @@ def run(
         arguments: more flags for ``hvdrun``.
 
     Raises:
-        RunError: a worker failed, or the job could not be started.
+        RunError: a worker failed or gave no result, or the job could not be started.
     """
     chosen = num_proc if num_proc is not None else np
     if chosen is None and not (hosts or hostfile or host_discovery_script):
@@ -194,21 +208,27 @@ def run(
     if verbose:
         flags.append("--verbose")
 
-    job = _Job(dumps((func, tuple(args), kwargs or {})))
+    command = [*flags, *arguments, executable or sys.executable]
+    return _run_job(dumps((func, tuple(args), kwargs or {})), command)
+
+
+def _run_job(call: bytes, command: list[str]) -> list[Any]:
+    """``command``: the flags of hvdrun, and the Python of the workers."""
+    job = _Job(call)
+    program = ["-c", "import sys; from hvd._worker import main; sys.exit(main())"]
     try:
-        command = [hvdrun_path(), *flags, *arguments, executable or sys.executable]
-        program = "import sys; from hvd._worker import main; sys.exit(main())"
         process = subprocess.Popen(
-            [*command, "-c", program], env=job.environment(), stderr=subprocess.PIPE
+            [hvdrun_path(), *command, *program],
+            env=job.environment(),
+            stderr=subprocess.PIPE,
         )
         errors = _pass_on(process)
-        if process.returncode != 0:
-            _raise_first_failure(job)
-            raise RunError(f"hvdrun ended with exit code {process.returncode}:\n{errors}")
     finally:
         job.close()
-    _raise_first_failure(job)
-    return [pickle.loads(packed) for _, (_, packed) in sorted(job.results.items())]
+    if process.returncode != 0:
+        _raise_first_failure(job.results)
+        raise RunError(f"hvdrun ended with exit code {process.returncode}:\n{errors}")
+    return _results_of_last_world(job.results)
 
 
 def _pass_on(process: subprocess.Popen[bytes]) -> str:
@@ -228,8 +248,29 @@ def _pass_on(process: subprocess.Popen[bytes]) -> str:
     return "".join(lines)
 
 
-def _raise_first_failure(job: _Job) -> None:
-    for rank, (_, packed) in sorted(job.results.items()):
+def _raise_first_failure(results: _Results) -> None:
+    """Of the newest world in which a function has raised."""
+    for (_, rank), (_, packed) in sorted(
+        results.items(), key=lambda item: (-item[0][0], item[0][1])
+    ):
         result = pickle.loads(packed)
         if isinstance(result, Failed):
             raise RunError(f"the function failed on rank {rank}:\n{result.text}")
+
+
+def _results_of_last_world(results: _Results) -> list[Any]:
+    """Of a job that has succeeded: what was sent from earlier worlds counts no more."""
+    if not results:
+        raise RunError("no rank has given a result: they ended before their function returned")
+    last = max(generation for generation, _ in results)
+    of_last = {place: sent for place, sent in results.items() if place[0] == last}
+    _raise_first_failure(of_last)
+    size = max(size for size, _ in of_last.values())
+    missing = [rank for rank in range(size) if (last, rank) not in of_last]
+    if missing:
+        ranks = ", ".join(str(rank) for rank in missing)
+        raise RunError(
+            f"no result came from rank{'s' if len(missing) > 1 else ''} {ranks}: the process ended "
+            "before its function returned, as after sys.exit(0)"
+        )
+    return [pickle.loads(of_last[last, rank][1]) for rank in range(size)]

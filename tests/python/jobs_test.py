@@ -1,14 +1,10 @@
 # Whole jobs: what survives, what can be interrupted, and what is left behind. One process that
 # starts hvdrun.
-import contextlib
-import multiprocessing
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-from multiprocessing.connection import Client
 
 import pytest
 import torch
@@ -54,27 +50,6 @@ def lines(job, rank):
         for line in job.stdout.splitlines()
         if line.startswith(f"[{rank}]<stdout>:")
     ]
-
-
-# --- hvd.run() ----------------------------------------------------------------------------------
-
-
-def test_a_stranger_keeps_no_worker_from_the_function():
-    job = hvd.launch._Job(b"the call")
-    port = job._listener.address[1]
-    with contextlib.ExitStack() as connections:
-        for said in (b"", b"GET / HTTP/1.1", b"\0\0\0\x20" + b"x" * 8):
-            stranger = connections.enter_context(socket.create_connection(("127.0.0.1", port)))
-            stranger.sendall(said)
-        with pytest.raises(multiprocessing.AuthenticationError):
-            Client(("127.0.0.1", port), authkey=b"another key")
-        with Client(("127.0.0.1", port), authkey=job._key) as worker:
-            assert worker.poll(LIMIT)
-            assert worker.recv_bytes() == b"the call"
-            worker.send((0, 1, b"the result"))
-            assert worker.recv_bytes() == b"taken"
-    job.close()
-    assert job.results == {1: (0, b"the result")}
 
 
 # --- elastic jobs -------------------------------------------------------------------------------
@@ -640,33 +615,6 @@ except hvd.HorovodInternalError as error:
     # hvdrun ends the job, too: the survivor may not have had the time to say so.
     said = lines(job, 0)
     assert said in ([], ["lost 1 localhost True -9"])
-
-
-# --- hvd.run() ----------------------------------------------------------------------------------
-
-
-def place_of(factor, offset=0):
-    hvd.init()
-    return factor * hvd.rank() + offset, hvd.size()
-
-
-def fail_on_rank_1():
-    hvd.init()
-    if hvd.rank() == 1:
-        raise KeyError("nothing there")
-
-
-def test_run_gives_the_results_of_all_ranks(capfd):
-    assert hvd.run(place_of, (10,), {"offset": 1}, num_proc=2) == [(1, 2), (11, 2)]
-    assert "warning" not in capfd.readouterr().err
-    assert hvd.run(place_of, args=[2], np=1, hosts="localhost:1") == [(0, 1)]
-
-
-def test_run_raises_what_went_wrong():
-    with pytest.raises(hvd.launch.RunError, match="nothing there"):
-        hvd.run(fail_on_rank_1, num_proc=2)
-    with pytest.raises(hvd.launch.RunError, match="exit code"):
-        hvd.run(place_of, (1,), num_proc=2, hosts="localhost:0")
 
 
 def test_hvdrun_is_the_one_of_the_package():

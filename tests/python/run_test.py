@@ -1,0 +1,144 @@
+# hvd.run(): jobs that a program starts, and the results that their ranks send back. One process.
+import contextlib
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+
+import pytest
+
+import hvd
+from hvd._worker import connect
+
+LIMIT = 120  # of what normally ends at once
+
+
+def place_of(factor, offset=0):
+    hvd.init()
+    return factor * hvd.rank() + offset, hvd.size()
+
+
+def fail_on_rank_1():
+    hvd.init()
+    if hvd.rank() == 1:
+        raise KeyError("nothing there")
+
+
+def test_run_gives_the_results_of_all_ranks(capfd):
+    assert hvd.run(place_of, (10,), {"offset": 1}, num_proc=2) == [(1, 2), (11, 2)]
+    assert "warning" not in capfd.readouterr().err
+    assert hvd.run(place_of, args=[2], np=1, hosts="localhost:1") == [(0, 1)]
+
+
+def test_run_raises_what_went_wrong():
+    with pytest.raises(hvd.launch.RunError, match="nothing there"):
+        hvd.run(fail_on_rank_1, num_proc=2)
+    with pytest.raises(hvd.launch.RunError, match="exit code"):
+        hvd.run(place_of, (1,), num_proc=2, hosts="localhost:0")
+
+
+# --- results that are not there, or of former worlds ----------------------------------------------
+
+
+def leave_without_result(ranks):
+    hvd.init()
+    rank = hvd.rank()
+    if rank in ranks:
+        hvd.shutdown()
+        sys.exit(0)
+    return rank
+
+
+def test_a_rank_without_a_result_is_named():
+    with pytest.raises(hvd.launch.RunError, match="no result came from rank 0: "):
+        hvd.run(leave_without_result, ([0],), num_proc=3)
+    with pytest.raises(hvd.launch.RunError, match="no result came from ranks 1, 2: "):
+        hvd.run(leave_without_result, ([1, 2],), num_proc=3)
+    with pytest.raises(hvd.launch.RunError, match="no rank has given a result"):
+        hvd.run(leave_without_result, ([0, 1],), num_proc=2)
+
+
+def shut_down_on(ranks):
+    hvd.init()
+    rank = hvd.rank()
+    hvd.barrier()
+    if rank in ranks:
+        hvd.shutdown()
+    return rank
+
+
+def test_a_rank_may_shut_down_before_its_function_returns():
+    assert hvd.run(shut_down_on, ([0],), num_proc=2) == [0, 1]
+    assert hvd.run(shut_down_on, ([0, 1],), num_proc=2) == [0, 1]
+
+
+def work_without_hvd():
+    return int(os.environ["HVD_RANK"])
+
+
+def test_a_function_needs_no_world():
+    assert hvd.run(work_without_hvd, num_proc=2) == [0, 1]
+
+
+def train(lost_rank, how, shuts_down):
+    hvd.init()
+    first_rank = hvd.rank()
+    state = hvd.elastic.ObjectState(step=0)
+
+    @hvd.elastic.run
+    def loop(state):
+        while state.step < 6:
+            if (state.step, first_rank, hvd.generation()) == (3, lost_rank, 1):
+                if how == "raise":
+                    raise KeyError("of the first world")
+                os.kill(os.getpid(), signal.SIGKILL)
+            state.step += 1
+            state.commit()
+
+    loop(state)
+    result = hvd.generation(), hvd.rank(), hvd.size()
+    if shuts_down:
+        hvd.shutdown()
+    return result
+
+
+@pytest.mark.parametrize("lost_rank", [0, 1, 2])
+@pytest.mark.parametrize(("how", "shuts_down"), [("raise", False), ("raise", True), ("kill", True)])
+def test_the_results_of_an_elastic_job_are_those_of_its_last_world(lost_rank, how, shuts_down):
+    results = hvd.run(
+        train,
+        (lost_rank, how, shuts_down),
+        num_proc=3,
+        min_num_proc=2,
+        hosts="localhost:3",
+        arguments=["--restarts", "0"],
+    )
+    assert results == [(2, 0, 2), (2, 1, 2)]
+
+
+# --- connections ----------------------------------------------------------------------------------
+
+
+def test_a_stranger_keeps_no_worker_from_the_function():
+    job = hvd.launch._Job(b"the call")
+    with contextlib.ExitStack() as connections:
+        for said in (b"", b"GET / HTTP/1.1", b"\0\0\0\x20" + b"x" * 8):
+            stranger = connections.enter_context(socket.create_connection(("127.0.0.1", job.port)))
+            stranger.sendall(said)
+        with pytest.raises(multiprocessing.AuthenticationError):
+            connect(("127.0.0.1", job.port), b"another key")
+        with connect(("127.0.0.1", job.port), job._key) as worker:
+            assert worker.poll(LIMIT)
+            assert worker.recv_bytes() == b"the call"
+            worker.send((0, 1, 2, b"the result"))
+            assert worker.recv_bytes() == b"taken"
+    job.close()
+    assert job.results == {(0, 1): (2, b"the result")}
+
+
+def test_a_job_that_is_over_leaves_no_port_open():
+    job = hvd.launch._Job(b"the call")
+    job.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", job.port))
