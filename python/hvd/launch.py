@@ -53,15 +53,11 @@ def main() -> None:
 def _flags(values: dict[str, Any]) -> list[str]:
     flags: list[str] = []
     for flag, value in values.items():
-        if value is not None:
+        if value is True:
+            flags.append(flag)
+        elif value is not None and value is not False:
             flags += [flag, str(value)]
     return flags
-
-
-def _cut_off(connection: Connection) -> None:
-    """Ends what waits for the other side."""
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as same:
-        same.shutdown(socket.SHUT_RDWR)
 
 
 def _listen() -> socket.socket:
@@ -155,14 +151,19 @@ def run(
     start_timeout: float | None = None,
     ssh_port: int | None = None,
     ssh_identity_file: str | None = None,
+    disable_cache: bool | None = None,
     output_filename: str | None = None,
-    verbose: bool = False,
-    network_interfaces: str | None = None,
+    verbose: int | None = None,
+    use_gloo: bool | None = None,
+    use_mpi: bool | None = None,
+    mpi_args: str | None = None,
+    network_interface: str | None = None,
+    network_interfaces: str | Sequence[str] | None = None,
     executable: str | None = None,
-    *,
     np: int | None = None,
     min_np: int | None = None,
     max_np: int | None = None,
+    *,
     arguments: Sequence[str] = (),
 ) -> list[Any]:
     """Runs a function on all workers of a job, and gives their results in the order of the ranks.
@@ -173,10 +174,13 @@ def run(
 
     Args:
         func, args, kwargs: what each worker calls, after ``hvd.init()`` of its own.
-        num_proc: the number of workers; ``np`` is another name for it.
+        num_proc: the number of workers.
         min_num_proc, max_num_proc, slots, reset_limit, cooldown_range, hosts, hostfile,
         host_discovery_script, start_timeout, ssh_port, ssh_identity_file, output_filename, verbose,
         network_interfaces: the flags of ``hvdrun`` of these names.
+        network_interface, np, min_np, max_np: older names of Horovod's.
+        disable_cache, use_gloo: of Horovod's signature; they have no effect.
+        use_mpi, mpi_args: of Horovod's signature; hvdrun says that it has no MPI.
         executable: the Python of the workers; None: this one.
         arguments: more flags for ``hvdrun``.
 
@@ -186,6 +190,7 @@ def run(
     chosen = num_proc if num_proc is not None else np
     if chosen is None and not (hosts or hostfile or host_discovery_script):
         chosen = 1
+    interfaces = network_interface or network_interfaces or []
     flags = _flags(
         {
             "-np": chosen,
@@ -199,15 +204,20 @@ def run(
             "--start-timeout": start_timeout,
             "-p": ssh_port,
             "-i": ssh_identity_file,
+            "--disable-cache": bool(disable_cache),
             "--output-filename": output_filename,
-            "--network-interface": network_interfaces,
+            "--verbose": bool(verbose),
+            "--gloo": bool(use_gloo),
+            "--mpi": bool(use_mpi),
+            "--mpi-args": mpi_args or None,
+            "--network-interface": (
+                interfaces if isinstance(interfaces, str) else ",".join(interfaces)
+            )
+            or None,
         }
     )
     if cooldown_range is not None:
         flags += ["--blacklist-cooldown-range", *(str(value) for value in cooldown_range)]
-    if verbose:
-        flags.append("--verbose")
-
     command = [*flags, *arguments, executable or sys.executable]
     return _run_job(dumps((func, tuple(args), kwargs or {})), command)
 

@@ -1,5 +1,6 @@
 # hvd.run(): jobs that a program starts, and the results that their ranks send back. One process.
 import contextlib
+import inspect
 import multiprocessing
 import os
 import signal
@@ -142,3 +143,26 @@ def test_a_job_that_is_over_leaves_no_port_open():
     job.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", job.port))
+
+
+# --- Horovod's arguments --------------------------------------------------------------------------
+
+
+def test_the_arguments_are_those_of_horovod_in_its_order():
+    names = """func args kwargs num_proc min_num_proc max_num_proc slots reset_limit cooldown_range
+        hosts hostfile host_discovery_script start_timeout ssh_port ssh_identity_file disable_cache
+        output_filename verbose use_gloo use_mpi mpi_args network_interface network_interfaces
+        executable np min_np max_np"""
+    parameters = inspect.signature(hvd.run).parameters.values()
+    positional = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    assert positional == names.split()
+
+
+def test_arguments_that_mean_nothing_here_are_taken_and_mpi_is_refused():
+    ignored = {"disable_cache": True, "use_gloo": True, "use_mpi": False, "verbose": 2}
+    assert hvd.run(place_of, (1,), np=1, min_np=1, max_np=1, **ignored) == [(0, 1)]
+    for interfaces in ({"network_interface": "lo"}, {"network_interfaces": ["lo"]}):
+        assert hvd.run(place_of, (1,), np=2, **interfaces) == [(0, 2), (1, 2)]
+    for mpi in ({"use_mpi": True}, {"mpi_args": "-x PATH"}):
+        with pytest.raises(hvd.launch.RunError, match="MPI is not in this version"):
+            hvd.run(place_of, (1,), num_proc=1, **mpi)
