@@ -61,8 +61,10 @@ def _flags(values: dict[str, Any]) -> list[str]:
 
 
 def _listen() -> socket.socket:
-    """At a free port of all addresses of this machine."""
-    return socket.create_server(("", 0), backlog=1024)
+    """At a free port of all addresses of this machine, of IPv4 and of IPv6."""
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    return socket.create_server(("", 0), family=family, backlog=1024, dualstack_ipv6=both)
 
 
 def _cut_off(connection: Connection) -> None:
@@ -225,10 +227,12 @@ def run(
 def _run_job(call: bytes, command: list[str]) -> list[Any]:
     """``command``: the flags of hvdrun, and the Python of the workers."""
     job = _Job(call)
+    # Under the name of a key it would not be sent to other hosts.
+    sends_key = ["--env", KEY_VARIABLE]
     program = ["-c", "import sys; from hvd._worker import main; sys.exit(main())"]
     try:
         process = subprocess.Popen(
-            [hvdrun_path(), *command, *program],
+            [hvdrun_path(), *sends_key, *command, *program],
             env=job.environment(),
             stderr=subprocess.PIPE,
         )

@@ -21,6 +21,12 @@ add_executable(conforms ${many_hosts}/programs/conforms.cpp ${CMAKE_CURRENT_SOUR
 hvd_compile_options(conforms)
 target_link_libraries(conforms PRIVATE hvd_worker GTest::gtest)
 
+# The extension of a build with sanitizers does not load into a Python without them.
+set(python_tests "")
+if(HVD_BUILD_PYTHON AND NOT HVD_SANITIZE)
+  set(python_tests ${many_hosts}/python_run_test.cpp)
+endif()
+
 hvd_test(hvd_jobs_on_hosts_test
   ${CMAKE_CURRENT_SOURCE_DIR}/e2e/job_test.cpp
   ${many_hosts}/addresses_test.cpp
@@ -31,9 +37,14 @@ hvd_test(hvd_jobs_on_hosts_test
   ${many_hosts}/group_restart_test.cpp
   ${many_hosts}/many_hosts_test.cpp
   ${many_hosts}/ports_test.cpp
+  ${python_tests}
   ${many_hosts}/secrets_test.cpp
   ${many_hosts}/training_test.cpp
   LIBRARIES hvd_test_hosts hvd_test_steps_job
+  DEFINITIONS HVD_BUILD_DIR="${PROJECT_BINARY_DIR}"
   LABELS hosts
   TIMEOUT 300)
 add_dependencies(hvd_jobs_on_hosts_test hvdrun hvd-agent train allreduce_once conforms placed_works looks e2e_stays)
+if(python_tests)
+  add_dependencies(hvd_jobs_on_hosts_test hvd_python)
+endif()

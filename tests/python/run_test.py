@@ -138,6 +138,14 @@ def test_a_stranger_keeps_no_worker_from_the_function():
     assert job.results == {(0, 1): (2, b"the result")}
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is no IPv6")
+def test_workers_may_come_over_ipv6():
+    job = hvd.launch._Job(b"the call")
+    with connect(("::1", job.port), job._key) as worker:
+        assert worker.recv_bytes() == b"the call"
+    job.close()
+
+
 def test_a_job_that_is_over_leaves_no_port_open():
     job = hvd.launch._Job(b"the call")
     job.close()
