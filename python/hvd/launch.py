@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import pickle
+import re
 import secrets
 import shutil
 import socket
@@ -60,11 +62,25 @@ def _flags(values: dict[str, Any]) -> list[str]:
     return flags
 
 
-def _listen() -> socket.socket:
-    """At a free port of all addresses of this machine, of IPv4 and of IPv6."""
+def _ports(arguments: Sequence[str]) -> range:
+    """Those of --port-range, which hvdrun checks; without it 0, which is any free one."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--port-range", nargs="?", default=os.environ.get("HVD_PORT_RANGE"))
+    given = parser.parse_known_args(arguments)[0].port_range
+    ends = re.fullmatch(r"(\d{1,5})-(\d{1,5})", given or "")
+    return range(int(ends[1]), min(int(ends[2]), 65535) + 1) if ends else range(1)
+
+
+def _listen(ports: range) -> socket.socket:
+    """At a port of all addresses of this machine, of IPv4 and of IPv6."""
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
-    return socket.create_server(("", 0), family=family, backlog=1024, dualstack_ipv6=both)
+    for port in ports:
+        with contextlib.suppress(OSError):
+            return socket.create_server(
+                ("", port), family=family, backlog=1024, dualstack_ipv6=both
+            )
+    raise RunError("hvd.run() finds no free port; with --port-range it needs one of the range")
 
 
 def _cut_off(connection: Connection) -> None:
@@ -82,11 +98,11 @@ class _Job:
 
     _PROOF_TIMEOUT = 30  # seconds, for a client to prove that it knows the key
 
-    def __init__(self, call: bytes) -> None:
+    def __init__(self, call: bytes, ports: range = range(1)) -> None:
         self._call = call
         self._key = secrets.token_bytes(32)
         # The workers reach it where they reach hvdrun; the key proves each side to the other.
-        self._listener = _listen()
+        self._listener = _listen(ports)
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
         self._closed = False
@@ -220,13 +236,12 @@ def run(
     )
     if cooldown_range is not None:
         flags += ["--blacklist-cooldown-range", *(str(value) for value in cooldown_range)]
-    command = [*flags, *arguments, executable or sys.executable]
-    return _run_job(dumps((func, tuple(args), kwargs or {})), command)
+    job = _Job(dumps((func, tuple(args), kwargs or {})), _ports(arguments))
+    return _run_job(job, [*flags, *arguments, executable or sys.executable])
 
 
-def _run_job(call: bytes, command: list[str]) -> list[Any]:
+def _run_job(job: _Job, command: list[str]) -> list[Any]:
     """``command``: the flags of hvdrun, and the Python of the workers."""
-    job = _Job(call)
     # Under the name of a key it would not be sent to other hosts.
     sends_key = ["--env", KEY_VARIABLE]
     program = ["-c", "import sys; from hvd._worker import main; sys.exit(main())"]

@@ -153,6 +153,26 @@ def test_a_job_that_is_over_leaves_no_port_open():
         socket.create_connection(("127.0.0.1", job.port))
 
 
+def port_of_job():
+    # os.environ has it no more when the function is called.
+    with open(f"/proc/{os.getpid()}/environ", encoding="utf-8") as file:
+        return int(file.read().split("HVD_RUN_PORT=")[1].split("\0")[0])
+
+
+def test_the_port_is_one_of_the_range(monkeypatch):
+    ports = range(23040, 23060)
+    text = f"{ports[0]}-{ports[-1]}"
+    (port,) = hvd.run(port_of_job, arguments=[f"--port-range={text}"])
+    assert port in ports
+    # One that is taken is passed over.
+    with socket.create_server(("", port)):
+        monkeypatch.setenv("HVD_PORT_RANGE", text)
+        (other,) = hvd.run(port_of_job)
+    assert other in ports and other != port
+    with pytest.raises(hvd.launch.RunError, match="port-range"):
+        hvd.run(port_of_job, arguments=["--port-range", "no range"])
+
+
 # --- Horovod's arguments --------------------------------------------------------------------------
 
 
