@@ -79,6 +79,7 @@ std::vector<std::int64_t> Sampler::next(std::int64_t batch, int rank, int size) 
 }
 
 void Sampler::set_epoch(std::int64_t epoch) {
+  if (epoch < 0) throw InvalidArgumentError(cat("Sampler::set_epoch(): negative epoch ", epoch));
   if (epoch == epoch_) return;
   epoch_ = epoch;
   processed_ = 0;
@@ -105,7 +106,7 @@ void Sampler::load(std::string_view saved) {
   const auto epoch = in.i64();
   const auto processed = in.i64();
 
-  if (!in.finish("a sampler").ok() || version != kSavedVersion || processed < 0 ||
+  if (!in.finish("a sampler").ok() || version != kSavedVersion || epoch < 0 || processed < 0 ||
       processed > options.size) {
     throw InvalidArgumentError("what is to be loaded was not saved by a sampler of this version");
   }

@@ -37,6 +37,8 @@ class ElasticSampler:
 
     def set_epoch(self, epoch: int) -> None:
         """Begins an epoch from its first sample: to be called at the end of each one."""
+        if epoch < 0:
+            raise ValueError(f"ElasticSampler.set_epoch(): negative epoch {epoch}")
         self.epoch = epoch
         self.processed_num = 0
         self.reset()

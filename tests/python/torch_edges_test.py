@@ -211,6 +211,8 @@ def test_a_state_dict_takes_the_sampler_to_the_middle_of_an_epoch():
     assert list(other) == before[1:]
     one.set_epoch(3)
     assert len(one) == 4
+    with pytest.raises(ValueError, match="negative epoch -1"):
+        one.set_epoch(-1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64])

@@ -246,6 +246,8 @@ static int check_codes(void) {
   CHECK(hvd_sampler_next(sampler, 4, indices) == 2);
   CHECK(hvd_sampler_next(sampler, 4, indices) == 0);
   CHECK(hvd_sampler_set_epoch(sampler, 1) == HVD_OK && hvd_sampler_epoch(sampler) == 1);
+  CHECK(hvd_sampler_set_epoch(sampler, -7) == HVD_ERROR_INVALID_ARGUMENT);
+  CHECK(hvd_sampler_epoch(sampler) == 1);
   CHECK(hvd_sampler_remaining(sampler) == 10);
   CHECK(hvd_sampler_release(sampler) == HVD_OK);
   CHECK(hvd_sampler_epoch(sampler) == HVD_ERROR_INVALID_ARGUMENT);

@@ -143,6 +143,13 @@ TEST(Sampler, InOrderWithoutShuffling) {
   EXPECT_EQ(sampler.remaining(), 5);
 }
 
+TEST(Sampler, HasNoNegativeEpochs) {
+  Sampler sampler({.size = 5});
+  sampler.set_epoch(3);
+  EXPECT_THROW(sampler.set_epoch(-1), hvd::InvalidArgumentError);
+  EXPECT_EQ(sampler.epoch(), 3);
+}
+
 TEST(Sampler, TakesRankAndSizeFromTheWorld) {
   Sampler sampler({.size = 4, .shuffle = false});
   EXPECT_THROW(sampler.next(1), hvd::NotInitializedError);

@@ -50,7 +50,8 @@ class HVD_API Sampler {
   // The same for a rank of a world that the caller names.
   std::vector<std::int64_t> next(std::int64_t batch, int rank, int size);
 
-  // Begins this epoch, from its first sample; if it is the current one, does nothing.
+  // Begins this epoch, from its first sample; if it is the current one, does nothing. Throws
+  // InvalidArgumentError if it is negative.
   void set_epoch(std::int64_t epoch);
   std::int64_t epoch() const { return epoch_; }
   // Samples of this epoch that were handed out, to all ranks together.
