@@ -12,6 +12,7 @@
 #include "runtime/negotiation/process_sets.h"
 #include "runtime/ops/layout.h"
 #include "worker/enqueue.h"
+#include "worker/process/call_name.h"
 #include "worker/process/exception_of.h"
 #include "worker/process/process_world.h"
 
@@ -193,22 +194,19 @@ runtime::Entry entry_of(Submission work, const std::string& group, int group_siz
   return entry;
 }
 
-// Any two ranks match their calls on their own: the name says which two they are.
-std::string name_of_pair(const Submission& work) {
-  const auto pair = work.ranks.size() == 2 ? cat(work.ranks[0], "->", work.ranks[1]) : "";
-  return work.name.empty() ? worker::ProcessWorld::instance().next_name(cat("send_recv.", pair))
-                           : cat(work.name, ".", pair);
+std::string pair_of(const Submission& work) {
+  return work.ranks.size() == 2 ? cat(work.ranks[0], "->", work.ranks[1]) : "";
 }
 
-void prepare(Submission& work, const runtime::World& world) {
-  auto& process = worker::ProcessWorld::instance();
-  if (work.collective == Kind::send_recv) work.name = name_of_pair(work);
-  // Adding and removing sets are numbered together: ranks of which one adds and one removes hear
-  // of it.
-  if (work.name.empty()) {
-    work.name = process.next_name(is_about_sets(work.collective) ? "process_set"
-                                                                 : kind_name(work.collective));
-  }
+// As which call it is numbered if it has no name. Any two ranks match their sends on their own. A
+// rank that adds a set while another one removes one hears of it.
+std::string counted_as(const Submission& work) {
+  if (work.collective == Kind::send_recv) return cat("send_recv.", pair_of(work));
+  return std::string(is_about_sets(work.collective) ? "process_set" : kind_name(work.collective));
+}
+
+void check(const Submission& work, const runtime::World& world) {
+  const auto& process = worker::ProcessWorld::instance();
   if (!work.done) refuse(work, "there is no function to call when it is done");
   if (is_about_sets(work.collective) && !process.has_dynamic_sets()) {
     throw ProcessSetError(
@@ -225,17 +223,30 @@ std::shared_ptr<runtime::World> enqueue(std::string_view call, const std::string
                                         std::vector<Submission> works, worker::Done done) {
   auto& process = worker::ProcessWorld::instance();
   auto world = process.world_for(call);
+  // Members of a group have names.
+  worker::CallName name(works.front().name, counted_as(works.front()));
+  for (auto& work : works) {
+    if (work.name.empty()) {
+      work.name = name.text();
+    } else if (work.collective == Kind::send_recv) {
+      work.name = cat(work.name, ".", pair_of(work));
+    }
+  }
+
   const int group_size = group.empty() ? 0 : static_cast<int>(works.size());
   const auto kind = works.front().collective;
   std::vector<runtime::Entry> entries;
   entries.reserve(works.size());
   for (auto& work : works) {
-    prepare(work, *world);
+    check(work, *world);
     entries.push_back(entry_of(std::move(work), group, group_size));
     entries.back().done_wakes_only = done == worker::Done::wakes_only;
   }
   const auto refused = world->enqueue(std::move(entries));
-  if (refused.ok()) return world;
+  if (refused.ok()) {
+    name.keep();
+    return world;
+  }
   if (refused.world_failed) process.before_failure_is_thrown();
   std::rethrow_exception(process.exception_of(refused, kind));
 }

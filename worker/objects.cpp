@@ -5,6 +5,7 @@
 
 #include "base/forced_unwind.h"
 #include "base/text.h"
+#include "worker/process/call_name.h"
 #include "worker/process/process_world.h"
 #include "worker/submissions.h"
 
@@ -17,12 +18,6 @@ std::string_view as_text(std::span<const std::byte> bytes) {
 
 ConstTensorView view_of(std::string_view bytes) {
   return {bytes.data(), {static_cast<std::int64_t>(bytes.size())}, DataType::uint8};
-}
-
-std::string name_or_number(const std::string& name, std::string_view call) {
-  auto& process = worker::ProcessWorld::instance();
-  process.world_for(call);
-  return name.empty() ? process.next_name(call) : name;
 }
 
 // Room for an object, or an error on all ranks of the set, those that have some included: else they
@@ -47,15 +42,18 @@ std::string room_on_all_ranks(std::int64_t size, const std::string& name,
 
 // First the size, then as many bytes: an error of the first, another root say, is one on all ranks.
 std::string broadcast_object(std::string_view bytes, const BroadcastOptions& options) {
-  const auto name = name_or_number(options.name, "broadcast_object");
-  const bool is_root =
-      worker::ProcessWorld::instance().world_for("broadcast_object")->rank() == options.root;
+  const auto world = worker::ProcessWorld::instance().world_for("broadcast_object");
+  worker::CallName name(options.name, "broadcast_object");
+  const bool is_root = world->rank() == options.root;
   std::int64_t size = is_root ? static_cast<std::int64_t>(bytes.size()) : 0;
-  broadcast(std::span(&size, 1), {cat(name, ".size"), options.root, options.process_set});
-  std::string object = room_on_all_ranks(size, name, options.process_set);
+  const auto size_told = broadcast_async(
+      std::span(&size, 1), {cat(name.text(), ".size"), options.root, options.process_set});
+  name.keep();
+  size_told.wait();
+  std::string object = room_on_all_ranks(size, name.text(), options.process_set);
   if (is_root) bytes.copy(object.data(), bytes.size());
   const TensorView elements{object.data(), {size}, DataType::uint8};
-  broadcast(elements, {cat(name, ".bytes"), options.root, options.process_set});
+  broadcast(elements, {cat(name.text(), ".bytes"), options.root, options.process_set});
   return object;
 }
 
@@ -64,16 +62,19 @@ std::string broadcast_object(std::span<const std::byte> bytes, const BroadcastOp
 }
 
 std::vector<std::string> allgather_object(std::string_view bytes, const AllgatherOptions& options) {
-  const auto name = name_or_number(options.name, "allgather_object");
+  worker::ProcessWorld::instance().world_for("allgather_object");
+  worker::CallName name(options.name, "allgather_object");
   const auto own_size = static_cast<std::int64_t>(bytes.size());
   std::vector<adapter::Submission> works;
   works.push_back(
       worker::submission_of(Collective::allgather, std::span(&own_size, 1), {}, options));
   works.push_back(worker::submission_of(Collective::allgather, view_of(bytes), {}, options));
-  works[0].name = cat(name, ".size");
-  works[1].name = cat(name, ".bytes");
-  const auto gathered =
-      worker::start_group(std::move(works), name, "allgather_object", worker::Room::made)->take();
+  works[0].name = cat(name.text(), ".size");
+  works[1].name = cat(name.text(), ".bytes");
+  const auto started =
+      worker::start_group(std::move(works), name.text(), "allgather_object", worker::Room::made);
+  name.keep();
+  const auto gathered = started->take();
   const auto* next = static_cast<const char*>(gathered[1].tensor.data());
   std::vector<std::string> objects;
   for (const auto size : gathered[0].tensor.as<std::int64_t>()) {

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "runtime/core/arithmetic.h"
+#include "worker/process/call_name.h"
 #include "worker/process/process_world.h"
 #include "worker/submissions.h"
 
@@ -43,19 +44,20 @@ void check(const std::string& name, const ConstTensorView& indices, const ConstT
 Future<SparseTensor> sparse_allreduce_async(const ConstTensorView& indices,
                                             const ConstTensorView& values,
                                             const SparseAllreduceOptions& options) {
-  auto& process = worker::ProcessWorld::instance();
-  process.world_for("sparse_allreduce");
-  const auto name = options.name.empty() ? process.next_name("sparse_allreduce") : options.name;
-  check(name, indices, values, options.op);
+  worker::ProcessWorld::instance().world_for("sparse_allreduce");
+  worker::CallName name(options.name, "sparse_allreduce");
+  check(name.text(), indices, values, options.op);
   std::vector<adapter::Submission> works;
   for (const auto& view : {indices, values}) {
     works.push_back(worker::submission_of(Collective::allgather, view, {}, options));
     works.back().op = options.op;  // gathering does nothing with it, but the ranks must agree
   }
-  works[0].name = cat(name, ".indices");
-  works[1].name = cat(name, ".values");
-  return Future<SparseTensor>(
-      worker::start_group(std::move(works), name, "sparse_allreduce", worker::Room::made));
+  works[0].name = cat(name.text(), ".indices");
+  works[1].name = cat(name.text(), ".values");
+  auto started =
+      worker::start_group(std::move(works), name.text(), "sparse_allreduce", worker::Room::made);
+  name.keep();
+  return Future<SparseTensor>(std::move(started));
 }
 
 SparseTensor sparse_allreduce(const ConstTensorView& indices, const ConstTensorView& values,

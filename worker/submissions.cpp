@@ -1,6 +1,7 @@
 #include "worker/submissions.h"
 
 #include "base/text.h"
+#include "worker/process/call_name.h"
 #include "worker/process/process_world.h"
 
 namespace hvd::worker {
@@ -23,16 +24,17 @@ std::shared_ptr<Pending> start(Submission work, std::string name, Room room) {
   return Pending::start(std::move(one), room);
 }
 
-std::shared_ptr<Pending> start_group(std::vector<Submission> works, std::string name,
+std::shared_ptr<Pending> start_group(std::vector<Submission> works, const std::string& given,
                                      std::string_view call, Room room) {
-  auto& process = ProcessWorld::instance();
-  process.world_for(call);
+  ProcessWorld::instance().world_for(call);
   if (works.empty()) return std::make_shared<Pending>(0);
-  if (name.empty()) name = process.next_name(call);
+  CallName name(given, call);
   for (std::size_t i = 0; i < works.size(); ++i) {
-    if (works[i].name.empty()) works[i].name = cat(name, "_", i + 1, "of", works.size());
+    if (works[i].name.empty()) works[i].name = cat(name.text(), "_", i + 1, "of", works.size());
   }
-  return Pending::start(std::move(works), room, name);
+  auto started = Pending::start(std::move(works), room, name.text());
+  name.keep();
+  return started;
 }
 
 }  // namespace hvd::worker

@@ -47,6 +47,7 @@ std::shared_ptr<detail::Pending> start(adapter::Submission work, std::string nam
 // A group: of no members it is done at once, without a name it is numbered as a `call`, and members
 // without one are called after it.
 std::shared_ptr<detail::Pending> start_group(std::vector<adapter::Submission> works,
-                                             std::string name, std::string_view call, Room room);
+                                             const std::string& given, std::string_view call,
+                                             Room room);
 
 }  // namespace hvd::worker

@@ -69,6 +69,25 @@ TEST_F(ApiArguments, InputAndOutputMayBeTheSameButNotOverlapInPart) {
   }
 }
 
+// Else the next call of this rank would wait for ranks that count differently.
+TEST_F(ApiArguments, AnUnnamedCallThatIsRefusedHasNoNumber) {
+  const hvd::TensorView nothing(nullptr, {4}, DataType::float32);
+  std::vector<std::int64_t> rows{0};
+  std::vector<float> values(3);
+  for (int i = 0; i < 2; ++i) {
+    expect_refused([&] { hvd::allreduce(nothing); }, {"allreduce.noname.0\""});
+    expect_refused([&] { hvd::broadcast(nothing); }, {"broadcast.noname.0\""});
+    expect_refused([&] { hvd::allgather(nothing); }, {"allgather.noname.0\""});
+    expect_refused([&] { hvd::grouped_allreduce({nothing}); }, {"grouped_allreduce.noname.0_1of1"});
+    expect_refused([&] { hvd::sparse_allreduce(rows, values); }, {"sparse_allreduce.noname.0\""});
+    expect_refused([] { hvd::broadcast_object("x", {.root = 7}); }, {"broadcast_object.noname.0."});
+  }
+  hvd::allreduce(values);
+  hvd::broadcast_object("x");
+  expect_refused([&] { hvd::allreduce(nothing); }, {"allreduce.noname.1\""});
+  expect_refused([] { hvd::broadcast_object("x", {.root = 7}); }, {"broadcast_object.noname.1."});
+}
+
 TEST_F(ApiArguments, GroupsAreCheckedAsAWhole) {
   std::vector<float> a(2);
   std::vector<float> b(3);

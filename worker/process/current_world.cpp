@@ -50,6 +50,13 @@ std::string CurrentWorld::next_name(std::string_view call) {
   return cat(call, ".noname.", counter->second++);
 }
 
+void CurrentWorld::return_name(std::string_view call, std::string_view name) {
+  const auto counter = unnamed_.find(call);
+  if (counter == unnamed_.end()) return;
+  const auto number = parse_number<int>(name.substr(name.rfind('.') + 1));
+  if (number && *number == counter->second - 1) --counter->second;
+}
+
 TimePoint CurrentWorld::stop_deadline(std::chrono::milliseconds grace) {
   if (stop_deadline_ == kNever) stop_deadline_ = Clock::now() + grace;
   return stop_deadline_;

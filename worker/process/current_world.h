@@ -68,6 +68,8 @@ class CurrentWorld {
 
   // "allreduce.noname.0", then 1, ...: for each call, from 0 again in each world.
   std::string next_name(std::string_view call);
+  // The next such call has this name again, unless a later one has been taken meanwhile.
+  void return_name(std::string_view call, std::string_view name);
   void restart_names() { unnamed_.clear(); }
 
   // When the wait for hvdrun's stop ends: `grace` after the first failure of a world, however many

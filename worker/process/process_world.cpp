@@ -93,6 +93,11 @@ std::string ProcessWorld::next_name(std::string_view call) {
   return current_.next_name(call);
 }
 
+void ProcessWorld::return_name(std::string_view call, std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  current_.return_name(call, name);
+}
+
 Status ProcessWorld::init(const InitOptions& options) {
   const std::lock_guard lock(lifecycle_mutex_);
   if (is_initialized()) {

@@ -100,6 +100,8 @@ class ProcessWorld {
   int local_rank();
   // "allreduce.noname.0", then 1, ...: counted anew by each init(), for each call.
   std::string next_name(std::string_view call);
+  // The call was refused before any rank was asked (call_name.h).
+  void return_name(std::string_view call, std::string_view name);
   // From 0 again: all have joined, after however many calls each.
   void restart_names();
 

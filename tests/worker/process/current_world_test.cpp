@@ -55,6 +55,20 @@ TEST(CurrentWorld, ForgetsTheLastOneWhenTheNextIsEntered) {
   EXPECT_EQ(current.next_name("allreduce"), "allreduce.noname.0");
 }
 
+TEST(CurrentWorld, TakesTheLastNumberBackAndNoOther) {
+  CurrentWorld current;
+  current.enter({});
+  const auto first = current.next_name("allreduce");
+  current.return_name("allreduce", first);
+  EXPECT_EQ(current.next_name("allreduce"), first);
+  const auto second = current.next_name("allreduce");
+  current.return_name("allreduce", first);
+  EXPECT_EQ(current.next_name("allreduce"), "allreduce.noname.2");
+  current.restart_names();
+  current.return_name("allreduce", second);
+  EXPECT_EQ(current.next_name("allreduce"), "allreduce.noname.0");
+}
+
 TEST(CurrentWorld, WaitsForAStopOnceForEachWorld) {
   CurrentWorld current;
   const auto first = current.stop_deadline(std::chrono::seconds(1));

@@ -1,0 +1,28 @@
+// The name of a call: the one that the program gives, or the next number of such calls. The ranks
+// match unnamed calls by their numbers, so one that is refused on this rank before the others were
+// asked must not count: unless the name is kept, its number goes back.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace hvd::worker {
+
+class CallName {
+ public:
+  CallName(const std::string& given, std::string_view call);
+  ~CallName();
+  CallName(const CallName&) = delete;
+  CallName& operator=(const CallName&) = delete;
+
+  const std::string& text() const { return text_; }
+  // The call is under way.
+  void keep() { goes_back_ = false; }
+
+ private:
+  const std::string call_;
+  const std::string text_;
+  bool goes_back_;
+};
+
+}  // namespace hvd::worker
