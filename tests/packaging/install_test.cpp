@@ -137,6 +137,17 @@ TEST_F(InstallTest, AProjectFindsItWithFindPackage) {
   expect_it_needs_no_library_of_ours(path("built/consumer_static"));
 }
 
+// It has threads, and handlers for the end of the process.
+TEST_F(InstallTest, AProcessThatUnloadsItEndsWell) {
+  if (std::string(HVD_CXX_FLAGS).size() > 0) GTEST_SKIP() << "python3 is not instrumented";
+  expect_success({"/usr/bin/python3", "-c",
+                  "import ctypes, _ctypes, sys\n"
+                  "library = ctypes.CDLL(sys.argv[1])\n"
+                  "assert library.hvd_init(None) == 0 and library.hvd_shutdown() == 0\n"
+                  "_ctypes.dlclose(library._handle)\n",
+                  library_folder() + "/libhvd.so"});
+}
+
 TEST_F(InstallTest, ACompilerFindsItWithPkgConfigAlsoAfterTheTreeMoved) {
   const std::string moved = path("elsewhere");
   std::filesystem::rename(prefix(), moved);
