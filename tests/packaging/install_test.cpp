@@ -137,6 +137,16 @@ TEST_F(InstallTest, AProjectFindsItWithFindPackage) {
   expect_it_needs_no_library_of_ours(path("built/consumer_static"));
 }
 
+TEST_F(InstallTest, AProjectInCAloneFindsItWithFindPackage) {
+  expect_success({HVD_CMAKE, "-G", HVD_GENERATOR, "-S", std::string(kConsumer) + "_c", "-B",
+                  path("built"), "-DCMAKE_PREFIX_PATH=" + prefix(),
+                  std::string("-DCMAKE_C_COMPILER=") + HVD_C,
+                  std::string("-DCMAKE_C_FLAGS=") + HVD_CXX_FLAGS});
+  expect_success({HVD_CMAKE, "--build", path("built")});
+  expect_it_runs(path("built/consumer"));
+  expect_it_needs_no_library_of_ours(path("built/consumer_static"));
+}
+
 // It has threads, and handlers for the end of the process.
 TEST_F(InstallTest, AProcessThatUnloadsItEndsWell) {
   if (std::string(HVD_CXX_FLAGS).size() > 0) GTEST_SKIP() << "python3 is not instrumented";
