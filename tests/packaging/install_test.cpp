@@ -147,6 +147,14 @@ TEST_F(InstallTest, AProjectInCAloneFindsItWithFindPackage) {
   expect_it_needs_no_library_of_ours(path("built/consumer_static"));
 }
 
+TEST_F(InstallTest, TheExamplesInCAreBuiltInAFolderWithASpace) {
+  if (std::string(HVD_CXX_FLAGS).size() > 0) GTEST_SKIP() << "an example is not instrumented";
+  const std::string spaced = path("of mine");
+  std::filesystem::rename(prefix(), spaced);
+  std::filesystem::copy(HVD_SOURCE_DIR "/examples/c", path("c"));
+  expect_success({"make", "-C", path("c"), std::string("CC=") + HVD_C, "HVD=" + spaced, "average"});
+}
+
 // It has threads, and handlers for the end of the process.
 TEST_F(InstallTest, AProcessThatUnloadsItEndsWell) {
   if (std::string(HVD_CXX_FLAGS).size() > 0) GTEST_SKIP() << "python3 is not instrumented";
