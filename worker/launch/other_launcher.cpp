@@ -10,6 +10,9 @@ namespace {
 
 // What hvdrun gives to each worker; programs that a worker starts have it, too.
 constexpr std::string_view kHvdrunVariable = "HVD_JOB_ID";
+constexpr std::string_view kServiceVariable = "HVD_RENDEZVOUS";
+constexpr std::string_view kRankVariable = "HVD_RANK";
+constexpr std::string_view kSizeVariable = "HVD_SIZE";
 constexpr std::string_view kSlurm = "Slurm";
 constexpr std::string_view kTorchrun = "torchrun";
 // Of the command line only so much is repeated.
@@ -29,7 +32,8 @@ struct Launcher {
 // Open MPI's mpirun starts its daemons by srun, whose variables the processes then have, too;
 // people start one torchrun on each host by mpirun.
 constexpr std::array kLaunchers{
-    Launcher{"another launcher", "it", "HVD_RANK", "HVD_SIZE", "HVD_LOCAL_SIZE", "HVD_RENDEZVOUS"},
+    Launcher{"another launcher", "it", kRankVariable, kSizeVariable, "HVD_LOCAL_SIZE",
+             kServiceVariable},
     Launcher{kTorchrun, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID",
              false},
     Launcher{"Open MPI", "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
@@ -95,6 +99,31 @@ std::optional<OtherLaunch> launched(const EnvironmentLookup& lookup, const Launc
                      run_of(lookup, launcher)};
 }
 
+// Of a launcher that hvd does not know, people set the variables by hand. One that is mistyped or
+// missing would make each process a world of its own.
+Status check_own_variables(const EnvironmentLookup& lookup) {
+  for (const auto name : {kRankVariable, kSizeVariable}) {
+    const auto text = lookup(name);
+    if (text && !count_of(lookup, name)) {
+      return {Code::invalid_argument,
+              cat("environment variable ", name, "=", *text, ": must be a number of at least 0")};
+    }
+  }
+
+  const auto rank = count_of(lookup, kRankVariable);
+  const auto size = count_of(lookup, kSizeVariable);
+  if (rank.has_value() != size.has_value()) {
+    return {Code::invalid_argument,
+            cat("environment variable ", rank ? kSizeVariable : kRankVariable, " is not set, and ",
+                rank ? kRankVariable : kSizeVariable, " is")};
+  }
+  if (rank && *rank >= *size) {
+    return {Code::invalid_argument, cat("environment variable ", kRankVariable, "=", *rank,
+                                        ": must be below ", kSizeVariable, "=", *size)};
+  }
+  return {};
+}
+
 // The innermost launcher that says how many it has started decides.
 std::optional<OtherLaunch> innermost_launch(const EnvironmentLookup& lookup) {
   for (const auto& launcher : kLaunchers) {
@@ -139,7 +168,16 @@ Result<std::optional<OtherLaunch>> find_other_launch(const EnvironmentLookup& lo
   }
   std::optional<OtherLaunch> none;
   if (allowed == "1" || lookup(kHvdrunVariable)) return none;
+  const bool has_service = !lookup(kServiceVariable).value_or("").empty();
+  if (has_service) HVD_RETURN_IF_ERROR(check_own_variables(lookup));
+
   auto launch = innermost_launch(lookup);
+  if (has_service && !launch) {
+    return Status(Code::invalid_argument,
+                  cat(kServiceVariable, " is set, and nothing says which process this is: set ",
+                      kRankVariable, " and ", kSizeVariable, ", or ", kAllowSingleVariable,
+                      "=1 if it is meant to be alone"));
+  }
   if (launch && launch->size && *launch->size <= 1) return none;
   return launch;
 }

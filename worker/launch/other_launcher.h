@@ -35,7 +35,8 @@ std::optional<int> count_of(const EnvironmentLookup& lookup, std::string_view na
 
 // The launch that has made this process one of several. Nothing if it was started as the only one,
 // by hvdrun, or by none of the launchers that are known; and if HVD_ALLOW_SINGLE=1 says that it is
-// meant to be alone. An error: that variable has another value.
+// meant to be alone. An error: that variable has another value, or HVD_RENDEZVOUS is set and
+// HVD_RANK and HVD_SIZE are not what they must be.
 Result<std::optional<OtherLaunch>> find_other_launch(const EnvironmentLookup& lookup);
 
 // Why a process of this launch is refused, and what to type instead. `command` is its command line;

@@ -34,6 +34,7 @@ class RendezvousStore final : public LauncherStore {
     static std::atomic<int> gathers{0};
     const std::string scope = cat("launch.", run_, '.', ++gathers);
     rendezvous::Client client(client_options(deadline), token_);
+    HVD_RETURN_IF_ERROR(claim_rank(client, scope));
     std::vector<std::string> members;
     for (int rank = 0; rank < size_; ++rank) members.push_back(cat("rank-", rank));
     RendezvousExchange exchange(client, scope, rank_, std::move(members), kSilent);
@@ -41,6 +42,23 @@ class RendezvousStore final : public LauncherStore {
   }
 
  private:
+  // A rank that two processes have would wait with the others for the one that is missing.
+  Status claim_rank(rendezvous::Client& client, const std::string& scope) const {
+    const std::string key = cat("claim-", rank_);
+    const std::string own = to_hex(random_bytes(Token::kSize));
+    const auto claimed = client.compare_and_set(scope, key, own, 0);
+    if (claimed.status().code() != Code::already_exists) {
+      return claimed.status().with_context(cat("claim rank ", rank_));
+    }
+
+    // The answer to an earlier try of this process may have been lost.
+    const auto holder = client.get(scope, key);
+    if (holder.ok() && holder->value == own) return {};
+    return {Code::already_exists, cat("rank ", rank_, " is taken in run \"", run_,
+                                      "\": another process has the same rank, or ", kRunIdVariable,
+                                      " names an earlier run")};
+  }
+
   // The service may come as late as the processes.
   rendezvous::ClientOptions client_options(TimePoint deadline) const {
     const auto left = std::min<Duration>(deadline - Clock::now(), kLongestWait);
@@ -71,6 +89,10 @@ Result<std::unique_ptr<LauncherStore>> open_rendezvous_store(const EnvironmentLo
   if (!launch.size) {
     return Status(Code::failed_precondition,
                   cat(launch.launcher, " does not say how many processes there are"));
+  }
+  if (launch.rank >= *launch.size) {
+    return Status(Code::invalid_argument,
+                  cat("rank ", launch.rank, " must be below the size ", *launch.size));
   }
   const std::string run = lookup(kRunIdVariable).value_or(launch.run);
   if (run.empty()) {

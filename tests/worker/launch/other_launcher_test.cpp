@@ -254,6 +254,38 @@ TEST_F(WithARendezvous, WhatIsMissingOrWrongIsNamed) {
   expect_refused(with(run, {{"HVD_TOKEN_FILE", another.string()}}), "signature");
 }
 
+// None of them is a world of one, and none waits.
+TEST_F(WithARendezvous, ARankOrASizeThatCannotBeIsNamed) {
+  const Environment run{{"HVD_RUN_ID", "run"}};
+  const auto with_own = [&](const Environment& own) { return variables_of(with(run, own)); };
+  expect_refused(with_own({}), "HVD_RENDEZVOUS is set, and nothing says which process this is");
+  expect_refused(with_own({{"HVD_SIZE", "2"}}), "HVD_RANK is not set, and HVD_SIZE is");
+  expect_refused(with_own({{"HVD_RANK", "0"}}), "HVD_SIZE is not set, and HVD_RANK is");
+  expect_refused(with_own({{"HVD_RANK", "0"}, {"HVD_SIZE", "2abc"}}), "HVD_SIZE=2abc: must be");
+  expect_refused(with_own({{"HVD_RANK", "x"}, {"HVD_SIZE", "2"}}), "HVD_RANK=x: must be");
+  expect_refused(with_own({{"HVD_RANK", "-1"}, {"HVD_SIZE", "2"}}), "HVD_RANK=-1: must be");
+  expect_refused(with_own({{"HVD_RANK", "5"}, {"HVD_SIZE", "2"}}),
+                 "HVD_RANK=5: must be below HVD_SIZE=2");
+  expect_refused(with_own({{"HVD_RANK", "1"}, {"HVD_SIZE", "1"}}),
+                 "HVD_RANK=1: must be below HVD_SIZE=1");
+  expect_refused(with_own({{"TORCHELASTIC_RUN_ID", "mine"}, {"RANK", "3"}, {"WORLD_SIZE", "2"}}),
+                 "rank 3 must be below the size 2");
+}
+
+// Either of the two may be the one that is refused, and the other one forms the world.
+TEST_F(WithARendezvous, ARankThatIsTakenIsRefused) {
+  const auto own = variables_of({{"HVD_RANK", "0"}, {"HVD_SIZE", "2"}, {"HVD_RUN_ID", "run"}});
+  const auto one = start_rank(own, "place");
+  const auto other = start_rank(own, "place");
+  const auto last = start_rank(with(own, {{"HVD_RANK", "1"}}), "place");
+  EXPECT_EQ(last->wait().code, 0) << last->err();
+  const bool first_is_in = one->wait().code == 0;
+  const ExitStatus refused = (first_is_in ? other : one)->wait();
+  EXPECT_EQ((first_is_in ? one : other)->wait().code, 0);
+  EXPECT_NE(refused.code, 0);
+  EXPECT_NE(refused.err.find("rank 0 is taken in run \"run\""), std::string::npos) << refused.err;
+}
+
 struct MpiLauncher {
   const char* name;
   std::string program;
