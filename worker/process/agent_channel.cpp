@@ -88,15 +88,20 @@ Result<AgentChannel*> AgentChannel::open(const std::string& descriptor,
 
   struct stat info {};
   if (::fstat(*number, &info) != 0 || !S_ISSOCK(info.st_mode)) {
-    return refuse(descriptor, "there is no socket behind this descriptor");
+    return Status(Code::failed_precondition,
+                  cat(worker_link::kDescriptorVariable, "=", descriptor,
+                      ": the link to hvdrun is not there any more. It ends with the program that "
+                      "called hvd::init(), and so a program that this one starts by exec() cannot "
+                      "call it. Or the variable was set by hand: only hvdrun sets it."));
   }
 
   // The beginning of the Welcome was sent before this program started: if there is nothing to read,
   // another process has read it. The rest of a large one follows as it is read.
   if (!wait_for(*number, POLLIN, Clock::now()).ok()) {
     return Status(Code::failed_precondition,
-                  "another process of this worker has called hvd::init() already; of the processes "
-                  "that one slot of hvdrun starts, only one can be the worker");
+                  "another process of this worker, or another copy of hvd's library in this one, "
+                  "has called hvd::init() already; in each slot of hvdrun one process can be the "
+                  "worker, with one copy of the library");
   }
 
   FrameDecoder decoder;
