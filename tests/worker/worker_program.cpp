@@ -41,6 +41,21 @@ void place() {
 
 volatile std::sig_atomic_t signals_of_our_own = 0;
 
+// Wants a world again while the program ends.
+class Late {
+ public:
+  ~Late() {
+    if (!wanted) return;
+    try {
+      hvd::init();
+    } catch (const hvd::InitError& error) {
+      std::printf("%s\n", error.what());
+    }
+  }
+  bool wanted = false;
+};
+Late late;
+
 // Whatever is called after the world has failed, and after it has been left.
 bool same_cause_from_now_on(const std::string& cause) {
   std::vector<float> data(3);
@@ -160,6 +175,11 @@ int run(const std::string& scenario) {
   hvd::init({.dynamic_process_sets = scenario == "loss"});
   if (scenario == "place") {
     place();
+    hvd::shutdown();
+    return 0;
+  }
+  if (scenario == "init-at-the-end") {
+    late.wanted = true;
     hvd::shutdown();
     return 0;
   }

@@ -206,6 +206,12 @@ TEST_F(Workers, RefuseAWelcomeThatIsRubbish) {
   EXPECT_NE(status.err.find("welcome"), std::string::npos) << status.err;
 }
 
+TEST(WorkerEnd, AWorldThatAStaticDestructorWantsIsRefused) {
+  const auto status = test::run({test::binary("hvd_worker_program"), "init-at-the-end"});
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_NE(status.out.find("hvd::init(): the program is ending"), std::string::npos) << status.out;
+}
+
 struct BadDescriptor {
   const char* value;
   const char* said;

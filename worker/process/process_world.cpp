@@ -106,6 +106,11 @@ Status ProcessWorld::init(const InitOptions& options) {
         "hvd::init(): the world was made with other options; hvd::shutdown() comes before a new "
         "one");
   }
+  if (program_ends()) {
+    return {Code::failed_precondition,
+            "the program is ending, and what hvd needs is gone: no world can begin in a static "
+            "destructor or a handler of atexit()"};
+  }
   if (followed() != nullptr) {
     return {Code::failed_precondition,
             "hvd_follow() was called: this process has collectives of its own"};
