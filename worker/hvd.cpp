@@ -1,3 +1,6 @@
+#include <new>
+#include <system_error>
+
 #include <hvd/hvd.h>
 
 #include "base/clock.h"
@@ -25,14 +28,26 @@ void warn_of_no_effect(const Status& status) {
   HVD_LOG(warning, status.message() << "; the call has no effect");
 }
 
+// What `call` returns, or why it could not: it may start threads.
+template <typename Call>
+Status status_of(Call call) {
+  try {
+    return call();
+  } catch (const std::system_error& error) {
+    return {Code::resource_exhausted, error.what()};
+  } catch (const std::bad_alloc&) {
+    return {Code::resource_exhausted, "no memory left"};
+  }
+}
+
 }  // namespace
 
 const char* version() noexcept { return HVD_VERSION_STRING; }
 
 void init(const InitOptions& options) {
-  if (const Status status = worker::ProcessWorld::instance().init(options); !status.ok()) {
-    throw InitError(cat("hvd::init(): ", status.message()));
-  }
+  const Status status =
+      status_of([&options] { return worker::ProcessWorld::instance().init(options); });
+  if (!status.ok()) throw InitError(cat("hvd::init(): ", status.message()));
 }
 
 void shutdown() { worker::ProcessWorld::instance().shutdown(); }
@@ -46,7 +61,7 @@ int cross_size() { return place_for("cross_size").cross_size; }
 void start_timeline(const std::string& path, bool mark_cycles) {
   const auto world = world_for("start_timeline");
   if (world->rank() != 0) return;
-  const Status started = world->start_timeline(path, mark_cycles);
+  const Status started = status_of([&] { return world->start_timeline(path, mark_cycles); });
   if (started.ok()) return;
   if (started.code() == Code::failed_precondition) return warn_of_no_effect(started);
   throw InvalidArgumentError(cat("hvd::start_timeline(): ", started.message()));

@@ -6,9 +6,11 @@
 #include <ctime>
 #include <functional>
 #include <pthread.h>
+#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "base/text.h"
 #include "runtime/core/time_slice.h"
 
 namespace hvd::runtime {
@@ -98,16 +100,24 @@ class CallerProgressScope {
   ShortTimeSlice time_slice_;
 };
 
-// Starts a thread with a name of at most 15 characters, as top and gdb show it.
+// Starts a thread with a name of at most 15 characters, as top and gdb show it. Throws
+// std::system_error, which names the thread and the limits that may be in the way.
 template <typename Body>
 std::thread start_thread(const char* name, Body body) {
   const SignalShield shield;
-  std::thread thread([body = std::move(body)]() mutable {
-    is_runtime_thread = true;
-    body();
-  });
-  pthread_setname_np(thread.native_handle(), name);
-  return thread;
+  try {
+    std::thread thread([body = std::move(body)]() mutable {
+      is_runtime_thread = true;
+      body();
+    });
+    pthread_setname_np(thread.native_handle(), name);
+    return thread;
+  } catch (const std::system_error& error) {
+    throw std::system_error(
+        error.code(),
+        cat("start thread ", name,
+            ", which ulimit -u, ulimit -v, pids.max of a cgroup or seccomp may forbid"));
+  }
 }
 
 // The same for a thread that other ranks wait for: it gets a core as soon as it wakes.

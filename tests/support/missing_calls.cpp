@@ -12,7 +12,8 @@
 namespace hvd::test {
 
 bool take_away(const std::vector<std::string>& calls, int error) {
-  static const std::map<std::string, unsigned> kNumbers{{"close_range", SYS_close_range},
+  static const std::map<std::string, unsigned> kNumbers{{"clone3", SYS_clone3},
+                                                        {"close_range", SYS_close_range},
                                                         {"pidfd_open", SYS_pidfd_open},
                                                         {"getrandom", SYS_getrandom}};
 #if defined(__x86_64__)

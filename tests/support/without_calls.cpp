@@ -1,5 +1,5 @@
-// hvd_without_calls CALL,CALL... PROGRAM [ARGUMENTS...]: runs a program as if the kernel lacked
-// these system calls. Exit code 77 if that cannot be done here.
+// hvd_without_calls CALL,CALL...[=EPERM] PROGRAM [ARGUMENTS...]: runs a program as if the kernel
+// lacked these system calls, or forbade them. Exit code 77 if that cannot be done here.
 #include <cerrno>
 #include <cstdio>
 #include <unistd.h>
@@ -9,7 +9,9 @@
 
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
-  if (!hvd::test::take_away(hvd::split(argv[1], ','), ENOSYS)) return 77;
+  const auto words = hvd::split(argv[1], '=');
+  const int error = words.size() > 1 && words[1] == "EPERM" ? EPERM : ENOSYS;
+  if (!hvd::test::take_away(hvd::split(words[0], ','), error)) return 77;
   ::execvp(argv[2], argv + 2);
   std::perror(argv[2]);
   return 127;

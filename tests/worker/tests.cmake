@@ -10,7 +10,7 @@ hvd_test(hvd_worker_test
   LIBRARIES hvd_rendezvous hvd_asio hvd_base nlohmann_json::nlohmann_json
   LABELS quick
   TIMEOUT 300)
-add_dependencies(hvd_worker_test hvd_worker_program)
+add_dependencies(hvd_worker_test hvd_worker_program hvd_without_calls)
 
 hvd_test(hvd_api_test
   worker/api_arguments_test.cpp

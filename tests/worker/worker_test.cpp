@@ -206,6 +206,21 @@ TEST_F(Workers, RefuseAWelcomeThatIsRubbish) {
   EXPECT_NE(status.err.find("welcome"), std::string::npos) << status.err;
 }
 
+// The C library takes clone() where the kernel lacks clone3(), but not where that is forbidden.
+TEST(WorkerThread, ThatCannotBeStartedIsAnInitErrorThatNamesItAndItsLimits) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the sanitizer needs a thread of its own";
+#endif
+  const auto status = test::run({test::binary("hvd_without_calls"), "clone3=EPERM",
+                                 test::binary("hvd_worker_program"), "place"});
+  if (status.code == 77) GTEST_SKIP() << "no system call can be forbidden here";
+  EXPECT_EQ(status.code, 1);
+  for (const char* const said :
+       {"InitError: hvd::init(): start thread hvd-", "ulimit -u", "Operation not permitted"}) {
+    EXPECT_NE(status.err.find(said), std::string::npos) << status.err;
+  }
+}
+
 TEST(WorkerEnd, AWorldThatAStaticDestructorWantsIsRefused) {
   const auto status = test::run({test::binary("hvd_worker_program"), "init-at-the-end"});
   EXPECT_EQ(status.code, 0) << status.err;
