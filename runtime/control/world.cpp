@@ -83,7 +83,7 @@ class World::Impl {
         host_(spec_),
         executor_(
             queue_, verdict_,
-            {[this](const Status& why) { control_.suspect(why); },
+            {[this](const Status& why) { operation_broke(why); },
              [this] { control_.batch_ended(); }, [this] { control_.notify_caller(); }, &recorder_}),
         tracing_(spec_, recorder_, [this] { control_.wake(); }),
         control_(spec_, initial_sets(), queue_, verdict_, executor_, recorder_, tracing_,
@@ -191,6 +191,14 @@ class World::Impl {
     return {};
   }
   std::shared_ptr<gpu::GpuWorld> make_gpu_world();
+  // A rank that lacks memory is itself the cause of what breaks. Whatever else breaks here may be
+  // the consequence of what another rank knows better.
+  void operation_broke(const Status& why) {
+    if (why.code() != Code::resource_exhausted) return control_.suspect(why);
+    const auto& self = spec_.members[static_cast<std::size_t>(spec_.rank)];
+    control_.fail(
+        {why.with_context(cat("rank ", spec_.rank, " on ", self.worker)), spec_.rank, self.host});
+  }
   void abort_operations() {
     const std::lock_guard lock(mutex_);
     if (mesh_) mesh_->abort(verdict_.get().status);
@@ -297,7 +305,7 @@ std::shared_ptr<gpu::GpuWorld> World::Impl::make_gpu_world() {
     return tell_over(*mesh, timeout, group, active, std::move(own));
   };
   options.adasum = adasum_over(mesh_, spec_.config.collective_timeout);
-  options.on_broken = [this](const Status& why) { control_.suspect(why); };
+  options.on_broken = [this](const Status& why) { operation_broke(why); };
 
   auto world = std::make_shared<gpu::GpuWorld>(std::move(options));
   const std::lock_guard lock(mutex_);

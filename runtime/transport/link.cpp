@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <sys/socket.h>
 #include <utility>
 
@@ -196,8 +195,7 @@ Status Link::take_waiting(const std::shared_ptr<Receive>& receive, std::vector<E
 
 bool Link::keep() {
   if (header_.bytes > unexpected_.bytes_left) return false;
-  std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[header_.bytes]);
-  if (!memory) return false;
+  auto memory = std::make_unique_for_overwrite<std::byte[]>(header_.bytes);
   unexpected_.bytes_left -= header_.bytes;
   kept_.push_back({header_, std::move(memory), since_});
   keeping_ = &kept_.back();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <exception>
+#include <new>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <utility>
@@ -18,7 +20,50 @@ constexpr std::chrono::milliseconds kStandstill{2};
 constexpr std::chrono::hours kLongest{24 * 365};
 constexpr int kNobody = -1;
 
+// Short enough to be copied where there is none.
+Status no_memory() { return {Code::resource_exhausted, "no memory left"}; }
+
 }  // namespace
+
+// A caller that waits. Whichever way its wait ends, the list forgets it and the lead is free again.
+// Lives under the mutex.
+class Messenger::Waiter {
+ public:
+  Waiter(Messenger& messenger, Endpoint& its) : endpoint(&its), messenger_(messenger) {
+    messenger_.waiters_.push_back(this);
+  }
+  ~Waiter() {
+    auto& waiters = messenger_.waiters_;
+    waiters.remove(this);
+    if (leads) messenger_.has_leader_ = false;
+    // Not only the leader: it may have handed over to this waiter, which ends, too.
+    if (!messenger_.has_leader_ && !waiters.empty()) waiters.front()->wake.notify_one();
+  }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+
+  Endpoint* const endpoint;
+  std::condition_variable wake;
+  bool leads = false;
+
+ private:
+  Messenger& messenger_;
+};
+
+// Fails the messenger if the scope ends by an exception. Lives under the mutex.
+class Messenger::UnwindGuard {
+ public:
+  explicit UnwindGuard(Messenger& messenger) : messenger_(messenger) {}
+  ~UnwindGuard() {
+    if (std::uncaught_exceptions() > before_) messenger_.fail(no_memory());
+  }
+  UnwindGuard(const UnwindGuard&) = delete;
+  UnwindGuard& operator=(const UnwindGuard&) = delete;
+
+ private:
+  Messenger& messenger_;
+  const int before_ = std::uncaught_exceptions();
+};
 
 Messenger::Messenger(int rank, int size, const Options& options)
     : rank_(rank), size_(size), options_(options) {
@@ -123,6 +168,7 @@ Status Messenger::send(Endpoint& endpoint, int to, std::uint64_t slot, const std
                        std::size_t bytes) {
   HVD_RETURN_IF_ERROR(check_peer(to, "send to"));
   const std::lock_guard lock(mutex_);
+  const UnwindGuard guard(*this);
   if (must_stop()) return failure_;
   const int stripes = stripes_of(bytes);
   const auto parts = stripes_for(endpoint, Direction::send, slot, stripes, to);
@@ -145,6 +191,7 @@ Status Messenger::receive(Endpoint& endpoint, std::span<const int> from, std::ui
   if (from.empty()) return {Code::invalid_argument, "receive from an empty list of ranks"};
   for (const int rank : from) HVD_RETURN_IF_ERROR(check_peer(rank, "receive from"));
   const std::lock_guard lock(mutex_);
+  const UnwindGuard guard(*this);
   if (must_stop()) return failure_;
   const int stripes = stripes_of(bytes);
   const auto parts = stripes_for(endpoint, Direction::receive, slot, stripes, -1);
@@ -215,9 +262,9 @@ Result<std::optional<int>> Messenger::wait(Endpoint& endpoint, Direction directi
                                            std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex_);
   if (const auto rank = take(endpoint, direction)) return rank;
+  const UnwindGuard guard(*this);
   OwnDeadline deadline(Clock::now(), std::min<std::chrono::milliseconds>(timeout, kLongest));
-  Waiter self{&endpoint, {}, false};
-  waiters_.push_back(&self);
+  Waiter self(*this, endpoint);
   bool in_time = true;
   std::optional<int> rank;
   for (;;) {
@@ -225,12 +272,7 @@ Result<std::optional<int>> Messenger::wait(Endpoint& endpoint, Direction directi
     if (rank || must_stop()) break;
     if (std::exchange(endpoint.released_of(direction), false)) break;
     if (!in_time) {
-      const auto oddities = explain();
-      fail(
-          {Code::deadline_exceeded,
-           cat("timed out after ", timeout.count(), " ms in which rank ", rank_,
-               direction == Direction::send ? " could not send a message" : " waited for a message",
-               oddities.empty() ? "" : "; ", oddities)});
+      fail(time_out(timeout, direction));
       break;
     }
     if (!has_leader_) has_leader_ = self.leads = true;
@@ -241,10 +283,6 @@ Result<std::optional<int>> Messenger::wait(Endpoint& endpoint, Direction directi
     }
     in_time = !deadline.passed(Clock::now());
   }
-  waiters_.remove(&self);
-  if (self.leads) has_leader_ = false;
-  // Not only the leader: it may have handed over to this waiter, which ends, too.
-  if (!has_leader_ && !waiters_.empty()) waiters_.front()->wake.notify_one();
   if (!rank && !failure_.ok()) return failure_;
   return rank;
 }
@@ -256,14 +294,18 @@ void Messenger::release(Endpoint& endpoint, Direction direction) {
   wake_leader();
 }
 
-void Messenger::forget(Endpoint& endpoint) {
+void Messenger::forget(Endpoint& endpoint) noexcept {
   const std::lock_guard lock(mutex_);
   if (endpoint.pending == 0 || must_stop()) return;
   for (const auto& its : links_) {
     if (its->forget(endpoint)) continue;
-    fail({Code::failed_precondition,
-          cat("the memory of a message between rank ", rank_, " and rank ", its->rank(),
-              " was given up before the message had ended")});
+    try {
+      fail({Code::failed_precondition,
+            cat("the memory of a message between rank ", rank_, " and rank ", its->rank(),
+                " was given up before the message had ended")});
+    } catch (const std::bad_alloc&) {
+      fail(no_memory());
+    }
     return;
   }
 }
@@ -398,6 +440,14 @@ void Messenger::wake_leader() {
   [[maybe_unused]] const auto put = ::write(wakeup_.get(), &once, sizeof(once));
 }
 
+Status Messenger::time_out(std::chrono::milliseconds timeout, Direction direction) const {
+  const auto oddities = explain();
+  return {Code::deadline_exceeded,
+          cat("timed out after ", timeout.count(), " ms in which rank ", rank_,
+              direction == Direction::send ? " could not send a message" : " waited for a message",
+              oddities.empty() ? "" : "; ", oddities)};
+}
+
 std::string Messenger::explain() const {
   std::vector<std::string> oddities;
   for (const auto& its : links_) {
@@ -409,10 +459,19 @@ std::string Messenger::explain() const {
 
 // --- the end ------------------------------------------------------------------------------------
 
-void Messenger::fail(const Status& why) {
+// Where there is no memory for the reason, that is the reason.
+void Messenger::fail(const Status& why) noexcept {
   if (!failure_.ok()) return;
-  failure_ = why;
+  try {
+    close_all(why);
+  } catch (const std::bad_alloc&) {
+    close_all(no_memory());
+  }
+}
+
+void Messenger::close_all(const Status& why) {
   for (const auto& its : links_) its->close(why);
+  failure_ = Status(why);  // whole, or not at all
   movable_.clear();
   ended_.clear();
   for (Waiter* const waiter : waiters_) waiter->wake.notify_one();

@@ -85,7 +85,7 @@ class Messenger {
   void release(Endpoint& endpoint, Direction direction);
   // The endpoint is no more. Messages of it that have begun cannot be taken back: that is a
   // failure.
-  void forget(Endpoint& endpoint);
+  void forget(Endpoint& endpoint) noexcept;
 
   // Ends everything, for the reason given; no memory of a message is touched once it has returned.
   void abort(const Status& why);
@@ -93,11 +93,8 @@ class Messenger {
   Status failure() const;
 
  private:
-  struct Waiter {
-    Endpoint* endpoint;
-    std::condition_variable wake;
-    bool leads = false;
-  };
+  class Waiter;
+  class UnwindGuard;
 
   Link& link(const Route& route) { return *links_[index_of(route)]; }
   std::size_t index_of(const Route& route) const {
@@ -128,8 +125,10 @@ class Messenger {
   void keep_what_holds_up();
   void settle();
   static void tell_in_order(const Ended& message);
+  Status time_out(std::chrono::milliseconds timeout, Direction direction) const;
   void link_ended(Link& link, const Status& why);
-  void fail(const Status& why);
+  void fail(const Status& why) noexcept;
+  void close_all(const Status& why);
   bool must_stop();
   void wake_leader();
   std::string explain() const;

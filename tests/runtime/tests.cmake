@@ -22,6 +22,7 @@ hvd_test(hvd_runtime_test
   runtime/control/introduction_test.cpp
   runtime/control/progress_engine_test.cpp
   runtime/control/world_failure_test.cpp
+  runtime/control/world_memory_test.cpp
   runtime/control/world_negotiation_test.cpp
   runtime/control/world_progress_test.cpp
   runtime/control/world_test.cpp
@@ -75,6 +76,13 @@ hvd_test(hvd_transport_test
   LIBRARIES hvd_runtime hvd_base gloo
   LABELS quick
   TIMEOUT 300)
+
+# A program of its own: it counts, and refuses, allocations.
+hvd_test(hvd_transport_memory_test
+  runtime/transport/transport_memory_test.cpp
+  runtime/tsan_options.cpp
+  LIBRARIES hvd_runtime hvd_base gloo
+  LABELS quick)
 
 # Memory that the ranks of a host share, and what is done in it.
 hvd_test(hvd_shm_test
