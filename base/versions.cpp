@@ -2,6 +2,6 @@
 
 namespace hvd {
 
-WireVersions wire_versions() { return {.worker_link = 5, .members = 7}; }
+WireVersions wire_versions() { return {.worker_link = 5, .members = 8}; }
 
 }  // namespace hvd

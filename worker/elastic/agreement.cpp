@@ -71,12 +71,17 @@ Result<Resume> decide_resume(const std::vector<Vote>& votes, CommitId high_water
     resume.from = lost ? Resume::From::loader : Resume::From::beginning;
     resume.id = {generation, 0};
   }
-  for (std::size_t rank = 0; rank < votes.size(); ++rank) {
+  const auto vote_of = [&votes](int rank) { return votes[static_cast<std::size_t>(rank)]; };
+  for (int rank = 0; rank < static_cast<int>(votes.size()); ++rank) {
     const bool holds =
-        resume.from == Resume::From::state ? votes[rank].holds == resume.id : rank == 0;
-    (holds ? resume.holders : resume.receivers).push_back(static_cast<int>(rank));
-    if (holds && resume.from == Resume::From::state) resume.bytes = votes[rank].bytes;
+        resume.from == Resume::From::state ? vote_of(rank).holds == resume.id : rank == 0;
+    (holds ? resume.holders : resume.receivers).push_back(rank);
   }
+  const Vote first = vote_of(resume.holders.front());
+  for (const int rank : resume.holders) {
+    if (vote_of(rank).sizes_digest == first.sizes_digest) resume.senders.push_back(rank);
+  }
+  if (resume.from == Resume::From::state) resume.bytes = first.bytes;
   return resume;
 }
 

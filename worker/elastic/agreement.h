@@ -31,9 +31,10 @@ Status agree(const std::vector<Prepared>& prepared);
 // ---- after a change ----
 
 struct Vote {
-  CommitId holds;           // the newest state that it has whole
-  std::uint64_t bytes = 0;  // of that state, as it would be sent
-  bool can_load = false;    // its program can load a checkpoint of its own
+  CommitId holds;                  // the newest state that it has whole
+  std::uint64_t bytes = 0;         // of that state, as it would be sent
+  bool can_load = false;           // its program can load a checkpoint of its own
+  std::uint64_t sizes_digest = 0;  // the same on ranks whose states can be sent part by part
 };
 
 struct Resume {
@@ -44,8 +45,9 @@ struct Resume {
   };
   From from = From::state;
   CommitId id;                 // what all hold then
-  std::uint64_t bytes = 0;     // From::state: of that state
+  std::uint64_t bytes = 0;     // From::state: of the first holder's state, which is received
   std::vector<int> holders;    // ranks, ascending; of `beginning` and `loader`, rank 0
+  std::vector<int> senders;    // of them the first, and all whose states have the same sizes
   std::vector<int> receivers;  // all others
 };
 

@@ -146,7 +146,7 @@ Failure CommitProtocol::vote(Store& store, bool can_load, Resume& resume) {
   WireWriter own;
   write_id(own, store.holds());
   write_id(own, mark);
-  own.u64(store.bytes()).boolean(can_load).u64(store.shape());
+  own.u64(store.bytes()).boolean(can_load).u64(store.sizes_digest()).u64(store.shape());
   std::vector<std::string> texts;
   if (auto failed = channel_.gather("vote", own.bytes(), texts); !failed.ok()) return failed;
 
@@ -160,6 +160,7 @@ Failure CommitProtocol::vote(Store& store, bool can_load, Resume& resume) {
     if (rank == 0) mark = marked;
     vote.bytes = in.u64();
     vote.can_load = in.boolean();
+    vote.sizes_digest = in.u64();
     shapes.push_back(in.u64());
     HVD_RETURN_IF_ERROR(in.finish("a vote"));
     votes.push_back(vote);

@@ -36,8 +36,9 @@ class CommitProtocol {
   runtime::Failure look(const Proposal& proposal, bool& wants);
   // From which state all go on.
   runtime::Failure vote(Store& store, bool can_load, Resume& resume);
-  // The ranks without the state receive it, whole and checked, and take it over. A rank that
-  // receives is told after each chunk how many bytes are here.
+  // The ranks without the state receive that of the first holder, whole and checked, and take it
+  // over. A rank that receives is told after each chunk how many bytes are here; they are counted
+  // anew if the holders' states differ, and the first one has to send all of its own.
   runtime::Failure transfer(Store& store, const Resume& resume, bool& received,
                             const std::function<void(std::uint64_t)>& on_received = {});
 

@@ -118,7 +118,7 @@ Failure Progress::commit(CommitProtocol& protocol, const Proposal& proposal, std
 Failure Progress::sync(CommitProtocol& protocol) {
   Resume resume;
   resume.id = {protocol.generation(), 0};
-  resume.holders = {0};
+  resume.holders = resume.senders = {0};
   for (int rank = 1; rank < protocol.channel().size(); ++rank) resume.receivers.push_back(rank);
   // Beside what is kept, which counts until the next commit.
   Store now = store_.of_the_same_objects();

@@ -95,13 +95,24 @@ std::uint64_t Store::shape() const {
 }
 
 std::uint64_t Store::bytes() const {
+  if (mode_ == CommitMode::copy && !states_.buffer()) return 0;
+  const auto of_host = sizes();
+  return std::accumulate(of_host.begin(), of_host.end(), device_.bytes());
+}
+
+std::uint64_t Store::sizes_digest() const {
+  const auto of_host = sizes();
+  return checksum_of(std::as_bytes(std::span(of_host)));
+}
+
+std::vector<std::uint64_t> Store::sizes() const {
   if (mode_ == CommitMode::copy) {
     const auto newest = states_.buffer();
-    return newest ? copies_[*newest].bytes.size() + device_.bytes() : 0;
+    return newest ? copies_[*newest].sizes : std::vector<std::uint64_t>();
   }
-  std::uint64_t bytes = device_.bytes();
-  for (const auto& part : parts_) bytes += part.handler.bytes();
-  return bytes;
+  std::vector<std::uint64_t> sizes;
+  measure(sizes);
+  return sizes;
 }
 
 std::size_t Store::measure(std::vector<std::uint64_t>& sizes) const {

@@ -72,6 +72,8 @@ class Store {
   // What this rank has whole, and how much that is.
   CommitId holds() const { return states_.newest(); }
   std::uint64_t bytes() const;
+  // The same on ranks whose parts of the host are as large.
+  std::uint64_t sizes_digest() const;
 
   // Room for what will be received and for the commit after it, as large as the objects are now:
   // a joining worker makes it before the others wait for it. Throws what the handlers throw.
@@ -112,6 +114,7 @@ class Store {
   Store(elastic::CommitMode mode, DeviceParts device) : mode_(mode), device_(std::move(device)) {}
   Status check_name(const std::string& name) const;
   std::size_t measure(std::vector<std::uint64_t>& sizes) const;  // and the sum of them
+  std::vector<std::uint64_t> sizes() const;                      // of what it has whole
   void copy_into(Copy& copy);
   void load_from(const Copy& copy);
 

@@ -1,13 +1,17 @@
-// How the ranks without the state receive it, in chunks. All ranks that hold it send: each chunk is
-// cut by receivers and each receiver's part by holders, so that no byte is sent by two ranks, and
-// every receiver gets a part of its own. Then the receivers exchange their parts. With one or two
-// receivers nothing is copied on the way but into the sockets. The first holder and the receivers
-// read what they have sent and received, for the checksum, while the next bytes are on their way.
+// How the ranks without the state receive it, in chunks. They receive that of the first holder. The
+// states of the other holders are usually the same, so all whose sizes are the same send: each
+// chunk is cut by receivers and each receiver's part by senders, so that no byte is sent by two
+// ranks, and every receiver gets a part of its own. Then the receivers exchange their parts. With
+// one or two receivers nothing is copied on the way but into the sockets. The first holder and the
+// receivers read what they have sent and received, for the checksum, while the next bytes are on
+// their way. If the checksums show that the senders' states differ, the first holder sends again,
+// alone.
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "base/wire.h"
 #include "worker/elastic/commit_protocol.h"
@@ -34,24 +38,28 @@ Range part_of(const Range& whole, std::size_t index, std::size_t parts) {
           whole.begin + whole.size() * (index + 1) / parts};
 }
 
+bool contains(const std::vector<int>& ranks, int rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
 std::size_t place_in(const std::vector<int>& ranks, int rank) {
   return static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
 class Chunks {
  public:
-  // `idle`: memory to pack in; null: it gets some of its own. `warms_up`: receivers fault
-  // in all of its pages on the way.
-  Chunks(StateChannel& channel, const Resume& resume, const Copy* held, Copy* room, Buffer* idle,
-         bool warms_up)
+  // `held`: null unless this rank sends; `room`: null unless it receives. `idle`: memory to pack
+  // in; null: it gets some of its own. `warms_up`: receivers fault in all of its pages on the way.
+  Chunks(StateChannel& channel, const std::vector<int>& senders, const std::vector<int>& receivers,
+         const Copy* held, Copy* room, Buffer* idle, bool warms_up)
       : channel_(channel),
-        holders_(resume.holders),
-        receivers_(resume.receivers),
+        senders_(senders),
+        receivers_(receivers),
         held_(held),
         room_(room),
         packing_(idle != nullptr ? *idle : own_packing_),
         warms_up_(warms_up),
-        place_(place_in(held != nullptr ? holders_ : receivers_, channel.rank())) {}
+        place_(place_in(room != nullptr ? receivers_ : senders_, channel.rank())) {}
 
   // `on_moved` is told how many bytes have moved, after each chunk.
   Failure move_all(std::uint64_t total, std::uint64_t chunk,
@@ -76,9 +84,9 @@ class Chunks {
   }
 
   void read_what_is_here() {
-    if (held_ != nullptr && place_ != 0) return;
-    const std::span<const std::byte> all =
-        held_ != nullptr ? held_->bytes.bytes() : room_->bytes.bytes();
+    const bool is_first = held_ != nullptr && place_ == 0;
+    if (!is_first && room_ == nullptr) return;
+    const std::span<const std::byte> all = is_first ? held_->bytes.bytes() : room_->bytes.bytes();
     checksum_.add(all.subspan(read_, moved_ - read_));
     read_ = moved_;
   }
@@ -92,7 +100,7 @@ class Chunks {
     return room_->bytes.bytes().subspan(range.begin, range.size());
   }
 
-  // Each holder its share of every receiver's part.
+  // Each sender its share of every receiver's part.
   Failure hand_out(const Range& chunk) {
     auto splits = nothing();
     const auto meanwhile = [this, &chunk] {
@@ -101,14 +109,15 @@ class Chunks {
       if (warms_up_) packing_.touch(chunk.begin, chunk.end);
     };
 
-    if (held_ == nullptr) {
+    if (room_ != nullptr) {
       return channel_.scatter("state", {}, std::move(splits),
                               room(part_of(chunk, place_, receivers_.size())), meanwhile);
     }
+    if (held_ == nullptr) return channel_.scatter("state", {}, std::move(splits), {});
 
     const auto all = held_->bytes.bytes();
     if (receivers_.size() == 1) {
-      const auto share = part_of(chunk, place_, holders_.size());
+      const auto share = part_of(chunk, place_, senders_.size());
       at(splits, receivers_[0]) = static_cast<std::int64_t>(share.size());
       return channel_.scatter("state", all.subspan(share.begin, share.size()), std::move(splits),
                               {}, meanwhile);
@@ -116,7 +125,7 @@ class Chunks {
 
     begin_to_pack(chunk);
     for (std::size_t i = 0; i < receivers_.size(); ++i) {
-      const auto share = part_of(part_of(chunk, i, receivers_.size()), place_, holders_.size());
+      const auto share = part_of(part_of(chunk, i, receivers_.size()), place_, senders_.size());
       at(splits, receivers_[i]) = static_cast<std::int64_t>(share.size());
       pack(all.subspan(share.begin, share.size()));
     }
@@ -126,7 +135,7 @@ class Chunks {
   // Each receiver its part to the other, or to all, itself included.
   Failure exchange(const Range& chunk) {
     auto splits = nothing();
-    if (held_ != nullptr) return channel_.scatter("parts", {}, std::move(splits), {});
+    if (room_ == nullptr) return channel_.scatter("parts", {}, std::move(splits), {});
     const auto own = room(part_of(chunk, place_, receivers_.size()));
     if (receivers_.size() == 2) {
       at(splits, receivers_[1 - place_]) = static_cast<std::int64_t>(own.size());
@@ -154,16 +163,16 @@ class Chunks {
   std::span<const std::byte> packed() const { return packing_.bytes().first(packed_); }
 
   StateChannel& channel_;
-  const std::vector<int>& holders_;
+  const std::vector<int>& senders_;
   const std::vector<int>& receivers_;
   const Copy* held_;
   Copy* room_;
   Buffer own_packing_;
   Buffer& packing_;
   bool warms_up_;
-  std::size_t place_;  // among the holders, or among the receivers
+  std::size_t place_;  // among the senders, or among the receivers
   std::size_t packed_ = 0;
-  // Bytes that have arrived, and on a holder those that are on their way, too.
+  // Bytes that have arrived, and on a sender those that are on their way, too.
   std::uint64_t moved_ = 0;
   std::uint64_t read_ = 0;  // bytes of them that the checksum covers
   Checksum checksum_;
@@ -185,83 +194,135 @@ Failure tell(StateChannel& channel, const std::string& name, int root,
   return {};
 }
 
+// One transfer on one rank.
+class Transfer {
+ public:
+  Transfer(StateChannel& channel, Store& store, const Resume& resume, std::uint64_t chunk,
+           const std::function<void(std::uint64_t)>& on_received)
+      : channel_(channel),
+        store_(store),
+        resume_(resume),
+        chunk_(chunk),
+        on_received_(on_received),
+        held_(contains(resume.holders, channel.rank()) ? &store.to_send() : nullptr),
+        room_(held_ == nullptr ? &store.to_receive() : nullptr),
+        copy_(store.number_of(held_ != nullptr ? *held_ : *room_)) {}
+
+  bool receives() const { return room_ != nullptr; }
+
+  Failure run() {
+    if (auto failed = describe(); !failed.ok()) return failed;
+    if (auto failed = move_tensors(); !failed.ok()) return failed;
+    if (auto failed = move_from(resume_.senders); !failed.ok()) return failed;
+    if (!differing_.empty() && resume_.senders.size() > 1) {
+      if (channel_.rank() == first()) {
+        HVD_LOG(info, "the state of commit " << to_text(resume_.id)
+                                             << " differs between the ranks that hold it: the "
+                                                "others receive that of this rank");
+      }
+      if (auto failed = move_from({first()}); !failed.ok()) return failed;
+    }
+    if (!contains(differing_, channel_.rank())) return {};
+    return Status(Code::internal, cat("the state of commit ", to_text(resume_.id),
+                                      " did not arrive whole: what rank ", channel_.rank(),
+                                      " received has another checksum than what was sent"));
+  }
+
+ private:
+  int first() const { return resume_.holders.front(); }
+
+  // All learn the sizes of the first holder's state.
+  Failure describe() {
+    const auto tensors = store_.device().sizes();
+    std::vector<std::uint64_t> sizes(store_.parts());
+    if (held_ != nullptr) sizes = held_->sizes;
+    sizes.insert(sizes.end(), tensors.begin(), tensors.end());
+    if (auto told = tell(channel_, "description", first(), sizes); !told.ok()) return told;
+
+    const auto of_tensors = sizes.begin() + static_cast<std::ptrdiff_t>(store_.parts());
+    if (!std::equal(tensors.begin(), tensors.end(), of_tensors)) {
+      return Status(
+          Code::invalid_argument,
+          cat("the state's tensors on the GPU of rank ", channel_.rank(),
+              " have other sizes than those of rank ", first(), "; all ranks must add the same"));
+    }
+    sizes.erase(of_tensors, sizes.end());
+    if (contains(resume_.senders, channel_.rank()) && sizes != held_->sizes) {
+      return Status(Code::invalid_argument,
+                    cat("the state on rank ", channel_.rank(),
+                        " has changed its size while the ranks agreed about it"));
+    }
+    total_ = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
+    if (receives()) {
+      room_->sizes = sizes;
+      room_->bytes.resize(total_);
+    }
+    return {};
+  }
+
+  Failure move_tensors() {
+    DeviceParts& device = store_.device();
+    if (device.empty()) return {};
+    auto moved = transfer_device_parts(channel_, device, copy_, resume_, kDeviceChunks * chunk_);
+    if (!moved.ok() || !is_compared()) return moved;
+    auto digest = device.digest(copy_);
+    if (digest.ok()) tensors_digest_ = *digest;
+    return digest.status();
+  }
+
+  Failure move_from(const std::vector<int>& senders) {
+    Buffer* const idle = store_.idle(receives());
+    // The first commit needs this memory.
+    const bool grows = receives() && idle != nullptr && idle->capacity() < total_;
+    if (grows) idle->resize(total_);
+    const Copy* const sent = contains(senders, channel_.rank()) ? held_ : nullptr;
+    Chunks chunks(channel_, senders, resume_.receivers, sent, room_, idle, grows);
+    const auto note_received = [this](std::uint64_t bytes) {
+      if (receives() && on_received_) on_received_(bytes);
+    };
+    if (auto moved = chunks.move_all(total_, chunk_, note_received); !moved.ok()) return moved;
+    return compare(chunks.checksum());
+  }
+
+  bool is_compared() const { return receives() || channel_.rank() == first(); }
+
+  // All learn which receivers have something else than the first holder.
+  Failure compare(std::uint64_t checksum) {
+    std::vector<std::string> said;
+    const auto own = WireWriter().u64(checksum).u64(tensors_digest_).take();
+    if (auto failed = channel_.gather("checksum", own, said); !failed.ok()) return failed;
+    const auto of = [&said](int rank) { return said[static_cast<std::size_t>(rank)]; };
+    differing_.clear();
+    for (const int rank : resume_.receivers) {
+      if (of(rank) != of(first())) differing_.push_back(rank);
+    }
+    return {};
+  }
+
+  StateChannel& channel_;
+  Store& store_;
+  const Resume& resume_;
+  const std::uint64_t chunk_;
+  const std::function<void(std::uint64_t)>& on_received_;
+  const Copy* const held_;  // null on a rank that receives
+  Copy* const room_;        // null on all others
+  const std::size_t copy_;  // of the tensors of a GPU
+  std::uint64_t total_ = 0;
+  std::uint64_t tensors_digest_ = 0;
+  std::vector<int> differing_;
+};
+
 }  // namespace
 
 Failure CommitProtocol::transfer(Store& store, const Resume& resume, bool& received,
                                  const std::function<void(std::uint64_t)>& on_received) {
   received = false;
   if (resume.receivers.empty()) return {};
-  const bool holds = std::find(resume.holders.begin(), resume.holders.end(), channel_.rank()) !=
-                     resume.holders.end();
-  const Copy* const held = holds ? &store.to_send() : nullptr;
-  Copy* const room = holds ? nullptr : &store.to_receive();
-  const int first = resume.holders.front();
-  DeviceParts& device = store.device();
-  const std::size_t copy = store.number_of(holds ? *held : *room);
-  const auto tensor_sizes = device.sizes();
-
-  std::vector<std::uint64_t> sizes(store.parts());
-  if (holds) sizes = held->sizes;
-  sizes.insert(sizes.end(), tensor_sizes.begin(), tensor_sizes.end());
-  const auto own_sizes = sizes;
-  if (auto told = tell(channel_, "description", first, sizes); !told.ok()) return told;
-  if (holds && sizes != own_sizes) {
-    return Status(Code::data_loss,
-                  cat("the state of commit ", to_text(resume.id), " on rank ", channel_.rank(),
-                      " is of another size than that on rank ", first));
-  }
-
-  const auto of_tensors = sizes.begin() + static_cast<std::ptrdiff_t>(store.parts());
-  if (!std::equal(tensor_sizes.begin(), tensor_sizes.end(), of_tensors)) {
-    return Status(
-        Code::invalid_argument,
-        cat("the state's tensors on the GPU of rank ", channel_.rank(),
-            " have other sizes than those of rank ", first, "; all ranks must add the same"));
-  }
-  sizes.erase(of_tensors, sizes.end());
-  const auto total = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
-
-  if (!holds) {
-    room->sizes = sizes;
-    room->bytes.resize(total);
-  }
-  Buffer* const idle = store.idle(!holds);
-  // The first commit needs this memory.
-  const bool grows = !holds && idle != nullptr && idle->capacity() < total;
-  if (grows) idle->resize(total);
-
-  const auto note_received = [&](std::uint64_t bytes) {
-    if (!holds && on_received) on_received(bytes);
-  };
-  Chunks chunks(channel_, resume, held, room, idle, grows);
-  if (auto moved = chunks.move_all(total, chunk_, note_received); !moved.ok()) return moved;
-  std::vector<std::uint64_t> own{chunks.checksum()};
-  if (!device.empty()) {
-    auto moved = transfer_device_parts(channel_, device, copy, resume, kDeviceChunks * chunk_);
-    if (!moved.ok()) return moved;
-    // Ranks that neither send nor receive need no checksum.
-    const bool matters = !holds || channel_.rank() == first;
-    auto digest = matters ? device.digest(copy) : Result<std::uint64_t>(0);
-    if (!digest.ok()) return digest.status();
-    own.push_back(*digest);
-  }
-
-  std::vector<std::uint64_t> sent = own;
-  if (auto told = tell(channel_, "checksum", first, sent); !told.ok()) return told;
-  if (holds) {
-    store.let_go();
-    return {};
-  }
-  if (own != sent) {
-    return Status(Code::internal,
-                  cat("the state of commit ", to_text(resume.id),
-                      " did not arrive whole: what "
-                      "rank ",
-                      channel_.rank(), " received has another checksum than what was sent"));
-  }
-  store.take_over(resume.id);
+  Transfer transfer(channel_, store, resume, chunk_, on_received);
+  if (auto failed = transfer.run(); !failed.ok()) return failed;
+  if (transfer.receives()) store.take_over(resume.id);
   store.let_go();
-  received = true;
+  received = transfer.receives();
   return {};
 }
 

@@ -160,6 +160,18 @@ TEST(Resume, says_how_large_the_state_is_that_travels) {
   EXPECT_EQ(resume->bytes, 96U);
 }
 
+// The others' states cannot be cut in the same places.
+TEST(Resume, is_sent_by_holders_whose_states_have_the_sizes_of_the_first_ones) {
+  const CommitId id{2, 5};
+  const auto resume =
+      decide_resume({{}, {id, 80, false, 7}, {id, 96, false, 8}, {id, 80, false, 7}}, id, 7);
+  ASSERT_TRUE(resume.ok());
+  EXPECT_EQ(resume->holders, (std::vector{1, 2, 3}));
+  EXPECT_EQ(resume->senders, (std::vector{1, 3}));
+  EXPECT_EQ(resume->receivers, (std::vector{0}));
+  EXPECT_EQ(resume->bytes, 80U);
+}
+
 TEST(Resume, of_what_is_lost_is_an_error_that_says_so) {
   const auto older = decide_resume({{{2, 4}, 80}, {}}, {2, 5}, 7);
   ASSERT_FALSE(older.ok());

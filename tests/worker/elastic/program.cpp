@@ -4,6 +4,7 @@
 //   SIZE=N         weights
 //   DIE=PLACE      kills itself there: save, load, reset, joining, end, after
 //   MODE=mark      CommitMode::mark
+//   OWN=bytes      each rank has a text of its own in the state; OWN=lengths: also longer ones
 //   MEASURE=refuse what is in the state cannot say its size when it is asked first
 #include <atomic>
 #include <csignal>
@@ -57,6 +58,7 @@ struct Training {
     state.add("sampler", sampler);
     state.add("view", hvd::TensorView(viewed));
     state.add("tensor", tensor);
+    state.add("own", own);
     tensor.as<std::int64_t>()[1] = 0;
     state.add("fragile", elastic::Handler{[this] { return measure(); },
                                           [this](std::span<std::byte>) {
@@ -81,6 +83,7 @@ struct Training {
     entry = step;
     say("generation %d, rank %d of %d, step %d, resets %d\n", generation(), hvd::rank(),
         hvd::size(), step, resets);
+    say("own \"%s\"\n", own.c_str());
     for (const float weight : weights) {
       expect(weight == static_cast<float>(step), "a weight that is not of this step");
     }
@@ -104,6 +107,9 @@ struct Training {
       sampler.set_epoch(step);
       viewed[2] = step;
       tensor.as<std::int64_t>()[1] = step;
+      const int rank = hvd::rank();
+      const int letters = variable("OWN") == "lengths" ? 1 + rank : variable("OWN") == "bytes";
+      own.append(static_cast<std::size_t>(letters), static_cast<char>('a' + rank));
     };
     if (variable("MODE") == "mark") {
       state.mutate(change);
@@ -127,6 +133,7 @@ struct Training {
   hvd::Sampler sampler{{.size = 1000, .seed = 7}};
   std::vector<int> viewed = std::vector<int>(3);
   hvd::Tensor tensor{{2}, hvd::DataType::int64};
+  std::string own;
   int entries = 0;
   int entry = 0;
   int resets = 0;

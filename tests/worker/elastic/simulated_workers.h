@@ -44,6 +44,7 @@ struct WorkerClimate {
   int steps = 0;         // after which it is done; 0: when it is told to be
   bool plain = false;    // it knows nothing of hvd, and fails when another of its world does
   int save_fails = 0;    // the state file cannot be written
+  int sizes_differ = 0;  // every so many commits the state of a rank has sizes of its own
 };
 
 // A protocol that is wrong on purpose, to see that the simulation finds it.
@@ -57,6 +58,7 @@ enum class Flaw {
   receives_over_the_only_copy,
   commits_without_agreement,
   takes_half_a_transfer,
+  sends_from_all_holders,
   leaves_before_the_state_is_saved,
   // Of the job:
   proposes_the_last_world_once,
@@ -174,6 +176,7 @@ class SimulatedWorkers {
     std::array<int, 2> kept{TrainingHistory::kNothing, TrainingHistory::kNothing};
     int live = TrainingHistory::kNothing;
     worker::CommitId ever_whole;  // and not spoiled since by itself
+    std::uint64_t sizes = 0;      // of the newest whole state: as a digest
 
     std::uint64_t finished = 0;  // the world in which all had come to the end
     std::uint64_t group = 0;     // the generation that it is connected with; 0: none
@@ -183,6 +186,7 @@ class SimulatedWorkers {
     worker::Resume resume;
     int chunks = 0;  // of the state that it receives
     int received = TrainingHistory::kNothing;
+    std::uint64_t received_sizes = 0;
     int next_state = TrainingHistory::kNothing;
     std::optional<Answer> answer;
     std::optional<WorldDocument> last;  // the world that is suspended at this commit
@@ -242,6 +246,8 @@ class SimulatedWorkers {
   void completed(Process& process, const Op& op);
   void vote(Process& process);
   void voted(Process& process, const Op& op);
+  void send_state(Process& process);
+  void take_part(Process& process, int state, std::uint64_t sizes);
   void take_state(Process& process);
   void restore(Process& process);
   void train(Process& process);
@@ -265,6 +271,7 @@ class SimulatedWorkers {
 
   void end_well(Process& process);
   int whole_state(const Process& process) const;
+  std::uint64_t sizes_at_commit(const Process& process) const;
   void check_loss(const Process& process);
 
   Surroundings& surroundings_;

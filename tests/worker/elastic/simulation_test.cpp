@@ -96,6 +96,7 @@ void choose_program(WorkerClimate& workers, Dice& dice) {
   // Half of them end while things still go wrong.
   if (dice.one_in(2)) workers.steps = 1 + dice.below(60);
   workers.can_load = dice.one_in(8);
+  workers.sizes_differ = dice.one_in(2) ? 0 : 1 + dice.below(4);
 }
 
 // Of all that may go wrong, each run has some, more or less often.
@@ -335,7 +336,8 @@ TEST(ElasticSimulation, finds_every_flaw) {
         std::pair{Flaw::takes_doubt_for_success, "takes doubt for success"},
         std::pair{Flaw::receives_over_the_only_copy, "receives over the only copy"},
         std::pair{Flaw::commits_without_agreement, "commits without agreement"},
-        std::pair{Flaw::takes_half_a_transfer, "takes half a transfer"}}) {
+        std::pair{Flaw::takes_half_a_transfer, "takes half a transfer"},
+        std::pair{Flaw::sends_from_all_holders, "sends from all holders"}}) {
     expect_found(flaw, what, some_of_everything);
   }
 }

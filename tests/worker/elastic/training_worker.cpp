@@ -108,7 +108,7 @@ void SimulatedWorkers::completed(Process& process, const Op& op) {
 
 void SimulatedWorkers::vote(Process& process) {
   Said said;
-  said.vote = {process.states.newest(), 1, climate_.can_load};
+  said.vote = {process.states.newest(), 1, climate_.can_load, process.sizes};
   if (process.rank != 0) {
     say_in_collective(process, Phase::voting, said);
     return;
@@ -144,6 +144,7 @@ void SimulatedWorkers::voted(Process& process, const Op& op) {
     die(process.incarnation, 1, 0);
     return;
   }
+  if (flaw_ == Flaw::sends_from_all_holders) resume->senders = resume->holders;
   process.resume = *resume;
   const auto& holders = process.resume.holders;
   if (std::find(holders.begin(), holders.end(), process.rank) == holders.end()) {
@@ -166,10 +167,18 @@ void SimulatedWorkers::voted(Process& process, const Op& op) {
     process.kept[buffer] = process.live;
     process.states.kept(process.resume.id);
     process.ever_whole = process.resume.id;
+    process.sizes = 0;
     if (process.resume.from == Resume::From::loader) {
       history_.loaded(process.group, process.live);
     }
   }
+  send_state(process);
+  if (process.runs) restore(process);
+}
+
+void SimulatedWorkers::send_state(Process& process) {
+  const auto& senders = process.resume.senders;
+  if (std::find(senders.begin(), senders.end(), process.rank) == senders.end()) return;
   const int state = whole_state(process);
   for (const int receiver : process.resume.receivers) {
     if (!message(process)) return;
@@ -177,25 +186,32 @@ void SimulatedWorkers::voted(Process& process, const Op& op) {
     const TimePoint there = std::max(surroundings_.reaches_others(process.host),
                                      surroundings_.reaches_others(of(to).host));
     deliver(to, there - time_.now() + some(kChunkTime) + wire_time(),
-            [this, generation = process.group, state](Process& one) {
+            [this, generation = process.group, state, sizes = process.sizes](Process& one) {
               if (one.group != generation || !message(one)) return;
-              ++one.chunks;
-              one.received = state;
-              if (one.phase == Phase::receiving) take_state(one);
+              take_part(one, state, sizes);
             });
   }
-  restore(process);
 }
 
-// Each holder sends its part; it is whole when all have.
+void SimulatedWorkers::take_part(Process& process, int state, std::uint64_t sizes) {
+  if (process.chunks++ > 0 && process.received_sizes != sizes) {
+    history_.wrong(cat(text(process.incarnation), " receives parts of states of other sizes"));
+  }
+  process.received = state;
+  process.received_sizes = sizes;
+  if (process.phase == Phase::receiving) take_state(process);
+}
+
+// Each sender sends its part; it is whole when all have.
 void SimulatedWorkers::take_state(Process& process) {
-  const auto parts = static_cast<int>(process.resume.holders.size());
+  const auto parts = static_cast<int>(process.resume.senders.size());
   const bool half = flaw_ == Flaw::takes_half_a_transfer && parts > 1 && process.chunks == 1;
   if (process.chunks < parts && !half) return;
   const std::size_t buffer = process.states.begin_to_keep();
   process.kept[buffer] = half ? TrainingHistory::kNothing : process.received;
   process.states.kept(process.resume.id);
   process.ever_whole = process.resume.id;
+  process.sizes = process.received_sizes;
   if (!climate_.copies) process.live = process.kept[buffer];
   restore(process);
 }
@@ -266,6 +282,7 @@ void SimulatedWorkers::mutated(Process& process) {
   if (!climate_.copies) {
     process.states.mutate_ends();
     process.ever_whole = process.states.newest();
+    process.sizes = sizes_at_commit(process);
     commits ? prepare(process) : train(process);
   } else if (commits) {
     process.phase = Phase::copying;
@@ -281,7 +298,15 @@ void SimulatedWorkers::copied(Process& process) {
   process.states.kept(id);
   process.kept[*process.states.buffer()] = process.live;
   process.ever_whole = id;
+  process.sizes = sizes_at_commit(process);
   prepare(process);
+}
+
+// A rank may have put something into the state that the others lack.
+std::uint64_t SimulatedWorkers::sizes_at_commit(const Process& process) const {
+  if (climate_.sizes_differ == 0) return 0;
+  const std::uint64_t turn = process.states.newest().sequence + process.incarnation;
+  return turn % static_cast<std::uint64_t>(climate_.sizes_differ) == 0 ? process.incarnation : 0;
 }
 
 // ---- a commit ----

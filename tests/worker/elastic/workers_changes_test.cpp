@@ -42,6 +42,34 @@ TEST_F(ElasticWorkers, TakeAJoinerInAtACommitAndLoseNoStep) {
   EXPECT_EQ(ended[2].out.find("resets 1"), std::string::npos) << "it was in no world before";
 }
 
+// As with running statistics of batch normalisation, or a list that each rank keeps for itself.
+class ElasticWorkersWithStatesThatDiffer : public ElasticWorkers,
+                                           public ::testing::WithParamInterface<const char*> {
+ protected:
+  // What the worker itself, or the first holder, had put into the state.
+  static std::string own_at_entry(const ExitStatus& status, int generation) {
+    const auto entered = status.out.find(cat("generation ", generation, ","));
+    const auto at = status.out.find("own ", entered);
+    return status.out.substr(at, status.out.find('\n', at) - at);
+  }
+};
+
+TEST_P(ElasticWorkersWithStatesThatDiffer, TakeInAJoinerThatGetsTheStateOfTheFirst) {
+  environment_ = {{"UNTIL", "2"}, {"OWN", GetParam()}};
+  start_world(3, "train");
+  ASSERT_TRUE(worker(0).wait_for_output("commit 3\n"));
+  start_in(world_of(1, {0, 1, 2}), "train");
+  ASSERT_TRUE(hears(3, Kind::ready));
+  change_to(2, {0, 1, 2, 3}, {0, 1, 2});
+  const auto ended = wait_all();
+  expect_all_done(ended, {0, 1, 2, 3});
+  EXPECT_EQ(own_at_entry(ended[3], 2), own_at_entry(ended[0], 2));
+  EXPECT_NE(own_at_entry(ended[1], 2), own_at_entry(ended[0], 2));
+}
+INSTANTIATE_TEST_SUITE_P(Elastic, ElasticWorkersWithStatesThatDiffer,
+                         ::testing::Values("bytes", "lengths"),
+                         [](const auto& what) { return std::string(what.param); });
+
 TEST_F(ElasticWorkers, JoinAlsoIfWhatIsInTheStateHasNoSizeYet) {
   environment_ = {{"UNTIL", "2"}};
   start_world(2, "train");
