@@ -296,12 +296,14 @@ def run(function: Callable[..., Result]) -> Callable[..., Result]:
     """Decorates the training function, whose first argument is a state.
 
     It is called again with the state in place whenever the world has changed, until it has
-    returned on all ranks of one world. Every other exception than HorovodInternalError and
+    returned on all ranks of one world. A HorovodInternalError that the program raises itself ends
+    the world for all ranks, and all go on from the last commit. Every other exception than that and
     HostsUpdatedInterrupt goes through. A worker that is not needed any more ends with exit code 0.
 
     Raises:
         StateLostError: every worker that held the committed state is gone.
-        HorovodInternalError: the world has failed, and ``hvdrun`` cannot change it.
+        HorovodInternalError: the world has failed, and ``hvdrun`` cannot change it; or the program
+            has raised it five times without a commit between them.
         RuntimeError: the program itself has raised HostsUpdatedInterrupt.
     """
 

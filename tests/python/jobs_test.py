@@ -172,10 +172,10 @@ print("done", state.step, hvd.generation(), flush=True)
 """
 
 
-def run_two(text, end, restarts=2, **options):
+def run_two(text, end, *arguments, restarts=2, **options):
     """Two workers run the text of a program, and both print this as their last line."""
     flags = ["-np", 2, "--min-np", 2, "--restarts", restarts]
-    job = run_job(*flags, sys.executable, "-c", text, **options)
+    job = run_job(*flags, sys.executable, "-c", text, *arguments, **options)
     assert job.returncode == 0, job.stdout + job.stderr
     assert [lines(job, rank)[-1] for rank in range(2)] == [end] * 2
     return job
@@ -184,6 +184,31 @@ def run_two(text, end, restarts=2, **options):
 def test_an_interrupt_of_the_program_is_an_error_of_its_own():
     job = run_two(OWN_INTERRUPT, end="done 5 2")
     assert "the program itself has raised HostsUpdatedInterrupt" in job.stderr
+
+
+OWN_FAILURE = """
+import sys
+import hvd
+hvd.init()
+state = hvd.elastic.ObjectState(step=0)
+entries = 0
+@hvd.elastic.run
+def train(state):
+    global entries
+    entries += 1
+    while state.step < 5:
+        state.step += 1
+        if state.step == 3 and entries == 1 and str(hvd.rank()) in sys.argv[1]:
+            raise hvd.HorovodInternalError("of the program") from ZeroDivisionError()
+        state.commit()
+train(state)
+print("done", state.step, entries, hvd.generation(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("ranks", ["0", "1", "0 1"])
+def test_a_failure_of_the_program_takes_all_ranks_back_to_the_last_commit(ranks):
+    run_two(OWN_FAILURE, "done 5 2 1", ranks, restarts=0)
 
 
 def test_an_interrupt_that_is_passed_on_is_the_one_of_the_world():

@@ -27,6 +27,8 @@ using worker::ProcessWorld;
 
 // The wait for a newer world, before this rank asks again whether the others have finished.
 constexpr std::chrono::milliseconds kNewerWorldTimeout{500};
+// With no commit between them the same failure would come for ever.
+constexpr int kTimesGivenUp = 5;
 
 enum class Entered { yes, left };
 
@@ -106,9 +108,9 @@ std::optional<Turn> Run::after_failure(const std::exception_ptr& thrown, bool fi
   } catch (const HostsUpdated&) {
     rolls_back_ = !impl_.is_at_commit();
   } catch (const CollectiveError& error) {
-    const bool is_over =
-        process.membership() != nullptr && (process.is_leaving() || !process.stands());
-    if (!is_over) throw;
+    if (process.membership() == nullptr) throw;
+    const bool is_over = process.is_leaving() || !process.stands();
+    if (!is_over && !ends_world(error.what())) throw;
     HVD_LOG(info, "elastic::run(): " << error.what());
     rolls_back_ = true;
   } catch (const Error& error) {
@@ -123,6 +125,22 @@ std::optional<Turn> Run::after_failure(const std::exception_ptr& thrown, bool fi
     return Turn::done;
   }
   return std::nullopt;
+}
+
+bool Run::ends_world(const char* why) {
+  const auto at = impl_.newest_commit();
+  if (std::exchange(given_up_at_, at) != at) times_given_up_ = 0;
+  if (++times_given_up_ == kTimesGivenUp) {
+    HVD_LOG(error, "elastic::run(): the program has given up the world "
+                       << kTimesGivenUp << " times since commit " << to_text(at));
+    return false;
+  }
+  // Without a world another thread has called shutdown().
+  if (const auto world = ProcessWorld::instance().world()) {
+    worker::StateChannel(*world).give_up(
+        Status(Code::aborted, cat("the program of rank ", world->rank(), " gives up: ", why)));
+  }
+  return true;
 }
 
 void exit_of_worker_that_left() {

@@ -8,6 +8,7 @@
 #include <hvd/elastic.h>
 
 #include "worker/elastic/leave_watch.h"
+#include "worker/process/commit_id.h"
 
 namespace hvd::elastic::detail {
 
@@ -30,13 +31,16 @@ class Run {
 
   // Blocks until there is a world with this rank in it and the state is in place, or until the run
   // is over. `thrown` is what the function has thrown since the last turn; null: it has returned,
-  // or has not been called yet. Throws it if the run cannot mend it, InitError, and what the state
-  // throws; then the run is over, too.
+  // or has not been called yet. A CollectiveError in a world that stands is the program's own, and
+  // ends that world for all ranks. Throws it if the run cannot mend it, InitError, and what the
+  // state throws; then the run is over, too.
   Turn next(std::exception_ptr thrown);
 
  private:
   // Another generation is to come, or nothing.
   std::optional<Turn> after_failure(const std::exception_ptr& thrown, bool finishing);
+  // The program gives up a world that stands. False: too often since the last commit.
+  bool ends_world(const char* why);
   Turn begin_turn();
 
   StateImpl& impl_;
@@ -44,6 +48,9 @@ class Run {
   bool called_ = false;  // the program's function, at least once
   bool again_ = false;   // the next turn is in a later generation
   bool rolls_back_ = false;
+  // How often the program has given up a world since it was at this commit.
+  worker::CommitId given_up_at_;
+  int times_given_up_ = 0;
 };
 
 // Ends the process as a worker does that is not needed any more.

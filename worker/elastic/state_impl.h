@@ -40,6 +40,7 @@ class StateImpl {
   void finish();
   // The objects are what was committed last: commit() has thrown HostsUpdated.
   bool is_at_commit() const { return at_commit_; }
+  worker::CommitId newest_commit() { return progress_.store().holds(); }
   bool running = false;
 
  private:

@@ -321,6 +321,24 @@ int run(const std::string& scenario) {
     say("done at step %d after %d entries\n", training.step, training.entries);
     return 0;
   }
+  if (scenario == "gives-up") {  // FAILS times, on rank ON or on all
+    Training training;
+    const auto on = variable("ON");
+    elastic::run(training.state, [&] {
+      training.enter();
+      while (!training.is_over()) {
+        training.take_step();
+        const bool is_it = on.empty() || std::stoi(on) == hvd::rank();
+        if (training.step == 4 && is_it && training.entries <= std::stoi(variable("FAILS"))) {
+          throw hvd::CollectiveError("not a number", -1, "", "");
+        }
+        hvd::barrier();  // no rank prepares a commit that another one gives up before
+        training.state.commit();
+      }
+    });
+    say("done at step %d after %d entries\n", training.step, training.entries);
+    return 0;
+  }
   if (scenario == "user-error") {  // what the program throws goes through
     Training training;
     elastic::run(training.state, [&] {

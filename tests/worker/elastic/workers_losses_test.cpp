@@ -148,6 +148,36 @@ TEST_F(WithAllHoldersLost, JoinersGoOnFromTheLoader) {
   EXPECT_EQ(step_at_entry(ended[3], 2), 1000);
 }
 
+class ElasticWorkersThatGiveUp : public ElasticWorkers,
+                                 public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(ElasticWorkersThatGiveUp, GoBackToTheLastCommitTogether) {
+  environment_ = {{"FAILS", "1"}, {"ON", GetParam()}};
+  start_world(3, "gives-up");
+  const auto ended = wait_all();
+  expect_all_done(ended, {0, 1, 2});
+  for (const auto& status : ended) {
+    EXPECT_NE(status.out.find("step 3, resets 1\n"), std::string::npos) << status.out;
+    EXPECT_NE(status.out.find("after 2 entries"), std::string::npos) << status.out << status.err;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Elastic, ElasticWorkersThatGiveUp, ::testing::Values("", "0", "1"),
+                         [](const auto& rank) {
+                           return *rank.param == '\0' ? std::string("all")
+                                                      : cat("rank", rank.param);
+                         });
+
+TEST_F(ElasticWorkers, ThatGiveUpAgainAndAgainWithoutACommitEnd) {
+  environment_ = {{"FAILS", "5"}, {"ON", "1"}};
+  start_world(3, "gives-up");
+  EXPECT_EQ(worker(1).wait().code, 1);
+  publish(world_of(2, {0, 2}));
+  const auto ended = wait_all();
+  expect_all_done(ended, {0, 2});
+  EXPECT_NE(ended[1].err.find("not a number"), std::string::npos) << ended[1].err;
+  EXPECT_EQ(step_at_entry(ended[0], 2), 3);
+}
+
 TEST_F(ElasticWorkers, FormTheSameWorldAgainWhenOnlyAConnectionWasLost) {
   start_world(3, "cut");
   const auto ended = wait_all();

@@ -169,8 +169,10 @@ HVD_API int hvd_run_options_init(hvd_run_options* options, size_t size);
 /* Calls `function`, and calls it again whenever the world has changed, until it has returned HVD_OK
  * on all ranks of one world. Returns HVD_OK; HVD_ERROR_LEFT (see the options);
  * HVD_ERROR_NOT_INITIALIZED (hvd_init() comes first); HVD_ERROR_COLLECTIVE: the world has failed,
- * and hvdrun cannot change it; HVD_ERROR_STATE_LOST: every worker that held the committed state is
- * gone, and there is no loader; every other code of `function` or of another callback. */
+ * and hvdrun cannot change it, or `function` has returned this by itself five times without a
+ * commit between them (before that it ends the world for all ranks); HVD_ERROR_STATE_LOST: every
+ * worker that held the committed state is gone, and there is no loader; every other code of
+ * `function` or of another callback. */
 HVD_API int hvd_elastic_run(hvd_state state, int (*function)(void* data), void* data,
                             const hvd_run_options* options);
 

@@ -236,8 +236,10 @@ HVD_API Ending run(State& state, const std::function<void()>& body, const RunOpt
 }
 
 // Calls function(state), or function(), until it has returned on all ranks of one world. Handles
-// HostsUpdated, and CollectiveError of a world that has failed, if hvdrun can change the world;
-// everything else that is thrown goes through. Needs init() before it.
+// HostsUpdated, and CollectiveError, if hvdrun can change the world: one that the program throws
+// itself ends the world for all ranks, and all go on from the last commit, but five times without a
+// commit between them let it through. So does everything else that is thrown. Needs init() before
+// it.
 template <typename Function>
 Ending run(State& state, Function&& function, const RunOptions& options = {}) {
   if constexpr (std::is_invocable_v<Function&, State&>) {
