@@ -31,6 +31,7 @@ struct training {
   double total;  /* of what the steps have added up */
   char note[32]; /* kept by a handler of the program's own */
   int resets;
+  int has_given_up;
 };
 
 static int note_bytes(void* data, size_t* bytes) {
@@ -63,6 +64,10 @@ static int train(void* data) {
   while (training->step < kSteps) {
     int64_t indices[kBatch];
     CHECK(hvd_sampler_next(training->sampler, kBatch, indices) == kBatch);
+    if (training->step == 3 && hvd_rank() == 0 && !training->has_given_up) {
+      training->has_given_up = 1;
+      return HVD_ERROR_COLLECTIVE;
+    }
     if (generation == 1 && training->step == 5 && hvd_rank() == 1) raise(SIGKILL);
 
     double one = 1;
@@ -96,7 +101,7 @@ static int run_by_turns(struct training* training) {
 }
 
 static int run_training(int by_turns) {
-  struct training training = {0, 0, 0, 0, "at the beginning", 0};
+  struct training training = {0, 0, 0, 0, "at the beginning", 0, 0};
   CHECK(hvd_sampler_create(kSamples, 1, 7, &training.sampler) == HVD_OK);
   CHECK(hvd_state_create(NULL, &training.state) == HVD_OK);
   CHECK(hvd_state_add_memory(training.state, "step", &training.step, sizeof(training.step)) ==

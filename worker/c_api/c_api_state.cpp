@@ -300,9 +300,13 @@ int hvd_elastic_run(hvd_state state, int (*function)(void* data), void* data,
     const auto read =
         read_options<hvd_run_options>(given, HVD_RUN_OPTIONS_INIT, sizeof(hvd_run_options), kCall);
 
-    const auto ending = hvd::elastic::run(
-        *own, [&] { run_callback("the program's function", [&] { return function(data); }); },
-        {.return_when_left = read.return_when_left != 0});
+    const auto ending = hvd::elastic::run(*own,
+                                          [&] {
+                                            forget_failure();
+                                            if (const auto failure = failure_of(function(data)))
+                                              std::rethrow_exception(failure);
+                                          },
+                                          {.return_when_left = read.return_when_left != 0});
     if (ending == hvd::elastic::Ending::done) return HVD_OK;
     return note(HVD_ERROR_LEFT, "hvd_elastic_run(): the job goes on without this worker");
   });
