@@ -23,3 +23,26 @@ def even_and_odd():
     yield sets[hvd.rank() % 2]
     for one in sets:
         hvd.remove_process_set(one)
+
+
+@pytest.fixture(scope="module")
+def backend():
+    """The backend of torch.distributed, for the whole of a test file."""
+    import torch.distributed as dist
+
+    import hvd.torch
+
+    dist.init_process_group("hvd")
+    yield
+    dist.destroy_process_group()
+    hvd.shutdown()
+
+
+@pytest.fixture
+def group():
+    """A group of torch.distributed that has had no reconfigure() yet."""
+    import torch.distributed as dist
+    from torch_backend import other_backend
+
+    with other_backend(enable_reconfigure=True):
+        yield dist.group.WORLD
