@@ -7,30 +7,24 @@ Programs for DistributedDataParallel run unchanged under ``hvdrun``, which sets 
 reads. FSDP needs torch 2.15, where a backend may be written in Python. ``new_group`` makes process
 sets. A receive must name its sender. A group that is made with ``enable_reconfigure`` goes on in
 later worlds of an elastic job (see ``reconfigure``).
-
-The operations of ``torch.distributed`` have no names: all ranks of a group call them in the same
-order, by which they are matched. Names repeat after 256 calls, so that hvd knows them again. Sends
-and receives are matched by their two ranks, their tag and their order.
 """
 
 from __future__ import annotations
 
-import collections
-import contextlib
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from hvd import basics
-from hvd._work import Average, Handle, Kind, Max, Min, Product, ReduceOp, Sum, start
+from hvd._work import Average, Handle, Kind, ReduceOp, Sum, start
 from hvd.basics import ProcessSet, global_process_set
-from hvd.errors import DisagreementError, HorovodInternalError
+from hvd.errors import HorovodInternalError
 
 from . import checks, reconfigure
 from .allreduce_ops import grouped_allreduce_async_, start_sparse_allreduce
+from .group_arguments import listed, listed_pair, op_of, root_of
+from .group_base import GroupBase, may_be_a_backend
 from .ops import (
     allgather_async,
     alltoall_async,
@@ -39,209 +33,13 @@ from .ops import (
     reducescatter_async,
     send_async,
 )
-from .work import All, Done, HvdWork
-
-NAME = "hvd"
-_REPEAT = 256  # calls of a kind after which names begin anew
-
-_torch: Any = torch  # its private parts have no types
-c10d = _torch._C._distributed_c10d
-# Python may define a Backend from torch 2.15 on, and a whole ProcessGroup before.
-may_be_a_backend = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 15)
-_Base: Any = c10d.Backend if may_be_a_backend else c10d.ProcessGroup
+from .work import Done, HvdWork
 
 
-# torch's own calls give lists and options. The methods of a group also take one tensor, an
-# operation or the rank of a root in their places, as those of torch's own backends do.
-
-
-def _listed(tensors: Any) -> list[torch.Tensor]:
-    return [tensors] if isinstance(tensors, torch.Tensor) else tensors
-
-
-def _listed_pair(outputs: Any, inputs: Any) -> tuple[Any, Any]:
-    is_one = isinstance(outputs, torch.Tensor) or isinstance(inputs, torch.Tensor)
-    return ([outputs], [inputs]) if is_one else (outputs, inputs)
-
-
-def _root_of(opts: Any) -> int:
-    if opts is None:
-        return 0
-    return opts if isinstance(opts, int) else opts.rootRank
-
-
-def _op_of(opts: Any) -> ReduceOp:
-    given = getattr(opts, "reduceOp", opts)
-    if given is None:
-        return Sum
-    known = {"SUM": Sum, "AVG": Average, "PRODUCT": Product, "MIN": Min, "MAX": Max}
-    unknown = "BAND", "BOR", "BXOR", "PREMUL_SUM"
-    named = [one for one in (*known, *unknown) if given == getattr(dist.ReduceOp, one, None)]
-    if named and named[0] in known:
-        return known[named[0]]
-    raise ValueError(
-        f"hvd reduces by {', '.join(known)}, not by {named[0] if named else given} of torch"
-    )
-
-
-class HvdProcessGroup(_Base):
-    """A group of ``torch.distributed`` whose collectives are hvd's.
-
-    It belongs to one world, unless ``may_change``: then it has no world at first, and
-    ``reconfigure()`` puts it into the one that there is.
-    """
-
-    def __init__(
-        self,
-        rank: int,
-        size: int,
-        ranks: Sequence[int],
-        process_set: ProcessSet,
-        may_change: bool = False,
-    ) -> None:
-        super().__init__(rank, size)
-        self._may_change = may_change
-        self._generation = -1  # of its world
-        self._group: weakref.ref[Any] | None = None
-        self._uuids: set[int] = set()
-        self._failures = reconfigure.Failures() if may_change else None
-        self._enter(rank, size, ranks, process_set)
-        if not may_change:
-            self._begin()
-        # Old versions of torch drop the Python part of a Work that only C++ holds. DDP, which is
-        # such a holder, asks for the future at once.
-        self._recent: collections.deque[HvdWork] = collections.deque(maxlen=8)
-
-    # --- worlds ---
-
-    def _enter(self, rank: int, size: int, ranks: Sequence[int], process_set: ProcessSet) -> None:
-        self._own_rank = rank
-        self._own_size = size
-        self._ranks = list(ranks)
-        self._set = process_set
-
-    def _begin(self) -> None:
-        """Calls can be made from now on, in this world."""
-        self._generation = basics.generation()
-        self._number = _number_of_group(self._set)
-        self._calls: dict[str, int] = {}
-        self._handles: dict[str, weakref.ref[Handle[Any]]] = {}
-
-    def _check_world(self) -> None:
-        now = basics.generation()
-        if self._generation == now:
-            return
-        if self._generation == -1:
-            raise RuntimeError(
-                "this process group waits for its first reconfigure(), since it was made with "
-                "enable_reconfigure=True"
-            )
-        remedy = "reconfigure() it" if self._may_change else "make it again"
-        raise RuntimeError(
-            f"this process group belongs to world {self._generation}, but this is world {now}: "
-            f"{remedy}"
-        )
-
-    def _name(self, kind: str) -> str:
-        self._check_world()
-        number = self._calls.get(kind, 0)
-        self._calls[kind] = (number + 1) % _REPEAT
-        name = f"c10d.{self._set.process_set_id}.{self._number}.{kind}.{number}"
-        earlier = self._handles.pop(name, lambda: None)()
-        if earlier is not None and not earlier.ready():
-            # So many are in flight. All ranks have begun it, or will without waiting for this call.
-            with contextlib.suppress(HorovodInternalError, DisagreementError):
-                earlier.wait()
-        return name
-
-    def _work(
-        self,
-        name: str,
-        handle: Handle[Any],
-        result: Any,
-        finish: Callable[[Any], Any] | None = None,
-        failures: reconfigure.Failures | None = None,
-    ) -> HvdWork:
-        self._handles[name] = weakref.ref(handle)
-        return self._kept(HvdWork(handle, result, finish, failures))
-
-    def _kept(self, work: HvdWork) -> HvdWork:
-        if not may_be_a_backend:
-            self._recent.append(work)
-        return work
-
-    def _all_of(self, works: Sequence[HvdWork], result: Any) -> HvdWork:
-        return self._kept(HvdWork(All(works), result))
-
-    # Each of torch's own properties asks Python for the attribute of its name, and so itself,
-    # without end. So all that torch asks for have a value here.
-    supports_coalescing = False
-    supports_shrinking = False
-    supports_splitting = False
-    supports_window = False
-    _supports_time_estimate = False
-
-    @property
-    def supports_reconfigure(self) -> bool:
-        return self._may_change
-
-    @property
-    def options(self) -> Any:
-        return c10d.Backend.Options(NAME)
-
-    def getBackendName(self) -> str:
-        return NAME
-
-    def name(self) -> str:
-        return NAME
-
-    def rank(self) -> int:
-        return self._own_rank
-
-    def size(self) -> int:
-        return self._own_size
-
-    # --- another world ---
-
-    def belongs_to(self, group: weakref.ref[Any]) -> None:
-        """For ``reconfigure.Group``: the group that torch knows."""
-        self._group = group
-
-    def _check_may_change(self) -> None:
-        if not self._may_change:
-            raise RuntimeError(
-                "this process group belongs to one world for good; "
-                'init_process_group("hvd", enable_reconfigure=True) makes one that does not'
-            )
-
-    def get_reconfigure_handle(self) -> str:
-        self._check_may_change()
-        return reconfigure.this_member().handle()
-
-    def reconfigure(self, opts: Any) -> Any:
-        """Puts the group into the world that there is. All its members call it together.
-
-        ``opts.hints`` are not looked at.
-        """
-        self._check_may_change()
-        is_used = opts.uuid in self._uuids
-        self._uuids.add(opts.uuid)
-        reconfigure.agree(opts, is_used)
-        size = basics.size()
-        self._enter(basics.rank(), size, range(size), global_process_set)
-        self._begin()
-        reconfigure.note_new_members(self._group and self._group(), size)
-        return HvdWork(Done(), [])
+class HvdProcessGroup(GroupBase):
+    """A group of ``torch.distributed`` whose collectives are hvd's."""
 
     # --- point to point ---
-
-    def _name_between(self, sender: int, receiver: int, tag: int) -> str:
-        self._check_world()
-        pair = f"{sender}.{receiver}.{tag}"
-        number = self._calls.get(pair, 0)
-        self._calls[pair] = number + 1
-        # These names do not come again: any number of receives may wait for their senders.
-        return f"c10d.{self._set.process_set_id}.{self._number}.{tag}.noname.{number}"
 
     def send(self, tensors: list[torch.Tensor], receiver: int, tag: int = 0) -> Any:
         checks.check_rank("send: dst", receiver, self._own_size)
@@ -274,8 +72,8 @@ class HvdProcessGroup(_Base):
     def allreduce_coalesced(
         self, tensors: list[torch.Tensor] | torch.Tensor, opts: Any = None, *, op: Any = None
     ) -> Any:
-        tensors = _listed(tensors)
-        op = _op_of(opts if op is None else op)
+        tensors = listed(tensors)
+        op = op_of(opts if op is None else op)
         name = self._name("allreduce")
         failures = self._failures if self._failures and self._failures.watch() else None
         try:
@@ -307,8 +105,8 @@ class HvdProcessGroup(_Base):
     def broadcast(
         self, tensors: list[torch.Tensor] | torch.Tensor, opts: Any = None, *, root: Any = None
     ) -> Any:
-        tensors = _listed(tensors)
-        root = _root_of(opts if root is None else root)
+        tensors = listed(tensors)
+        root = root_of(opts if root is None else root)
         checks.check_rank("broadcast: src", root, self._own_size)
         name = self._name("broadcast")
         handle = broadcast_async_(tensors[0], self._ranks[root], name, self._set)
@@ -322,9 +120,9 @@ class HvdProcessGroup(_Base):
         *,
         root: Any = None,
     ) -> Any:
-        tensors = _listed(tensors)
-        op = _op_of(op if op is not None or isinstance(opts, int) else opts)
-        root = _root_of(opts if root is None else root)
+        tensors = listed(tensors)
+        op = op_of(op if op is not None or isinstance(opts, int) else opts)
+        root = root_of(opts if root is None else root)
         checks.check_rank("reduce: dst", root, self._own_size)
         copies = [tensor.detach().clone() for tensor in tensors]
         name = self._name("reduce")
@@ -360,14 +158,14 @@ class HvdProcessGroup(_Base):
         return self._work(name, handle, result, finish)
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        outputs, inputs = _listed_pair(outputs, inputs)
+        outputs, inputs = listed_pair(outputs, inputs)
         what = "all_gather: tensor_list"
         checks.check_length(what, outputs[0], self._own_size)
         return self._gather("allgather", what, inputs[0], outputs, outputs[0])
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None, *, root: Any = None) -> Any:
-        outputs, inputs = _listed_pair(outputs, inputs)
-        root = _root_of(opts if root is None else root)
+        outputs, inputs = listed_pair(outputs, inputs)
+        root = root_of(opts if root is None else root)
         what = "gather: gather_list"
         checks.check_rank("gather: dst", root, self._own_size)
         own: list[torch.Tensor] = []
@@ -415,11 +213,11 @@ class HvdProcessGroup(_Base):
     ) -> Any:
         checks.check_type(what, output, rows)
         name = self._name("reduce_scatter")
-        handle = reducescatter_async(rows, name, _op_of(opts), self._set)
+        handle = reducescatter_async(rows, name, op_of(opts), self._set)
         return self._work(name, handle, result, lambda own: checks.fill(what, output, own))
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, *, op: Any = None) -> Any:
-        outputs, inputs = _listed_pair(outputs, inputs)
+        outputs, inputs = listed_pair(outputs, inputs)
         opts = opts if op is None else op
         rows = checks.rows_for_ranks("reduce_scatter: input_list", inputs[0], self._own_size)
         return self._reduce_scatter("reduce_scatter: output", outputs[0], rows, opts, outputs)
@@ -442,8 +240,8 @@ class HvdProcessGroup(_Base):
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, *, root: Any = None) -> Any:
-        outputs, inputs = _listed_pair(outputs, inputs)
-        root = _root_of(opts if root is None else root)
+        outputs, inputs = listed_pair(outputs, inputs)
+        root = root_of(opts if root is None else root)
         checks.check_rank("scatter: src", root, self._own_size)
         output = outputs[0]
         if self._own_rank == root:
@@ -511,16 +309,7 @@ class HvdProcessGroup(_Base):
         return self._work(name, Handle(work, lambda done: None), [])
 
 
-_groups_made: dict[tuple[int, int | None], int] = {}
 _sets: dict[tuple[int, ...], ProcessSet] = {}
-
-
-def _number_of_group(process_set: ProcessSet) -> int:
-    """Tells groups of the same ranks from each other: a number that all members agree on."""
-    key = basics.generation(), process_set.process_set_id
-    number = _groups_made.get(key, 0)
-    _groups_made[key] = number + 1
-    return number
 
 
 def set_of(ranks: Sequence[int]) -> ProcessSet:

@@ -28,7 +28,8 @@ from hvd.errors import HorovodInternalError
 from hvd.objects import allgather_object, broadcast_object
 
 from . import checks, reconfigure
-from .process_group import NAME, c10d, create, init_hvd, may_be_a_backend, set_of
+from .group_base import NAME, c10d, may_be_a_backend
+from .process_group import create, init_hvd, set_of
 
 _CONNECT_TIMEOUT = datetime.timedelta(seconds=30)  # to a store that listens already
 

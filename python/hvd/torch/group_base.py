@@ -1,0 +1,202 @@
+"""What a group of ``torch.distributed`` over hvd is: its place, its world, the names of its calls.
+
+The operations of ``torch.distributed`` have no names: all ranks of a group call them in the same
+order, by which they are matched. Names repeat after 256 calls, so that hvd knows them again. Sends
+and receives are matched by their two ranks, their tag and their order.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from hvd import basics
+from hvd._work import Handle
+from hvd.basics import ProcessSet, global_process_set
+from hvd.errors import DisagreementError, HorovodInternalError
+
+from . import reconfigure
+from .work import All, Done, HvdWork
+
+NAME = "hvd"
+_REPEAT = 256  # calls of a kind after which names begin anew
+
+_torch: Any = torch  # its private parts have no types
+c10d = _torch._C._distributed_c10d
+# Python may define a Backend from torch 2.15 on, and a whole ProcessGroup before.
+may_be_a_backend = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 15)
+_Base: Any = c10d.Backend if may_be_a_backend else c10d.ProcessGroup
+
+
+_groups_made: dict[tuple[int, int | None], int] = {}
+
+
+def _number_of_group(process_set: ProcessSet) -> int:
+    """Tells groups of the same ranks from each other: a number that all members agree on."""
+    key = basics.generation(), process_set.process_set_id
+    number = _groups_made.get(key, 0)
+    _groups_made[key] = number + 1
+    return number
+
+
+class GroupBase(_Base):
+    """A group without its operations.
+
+    It belongs to one world, unless ``may_change``: then it has no world at first, and
+    ``reconfigure()`` puts it into the one that there is.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        ranks: Sequence[int],
+        process_set: ProcessSet,
+        may_change: bool = False,
+    ) -> None:
+        super().__init__(rank, size)
+        self._may_change = may_change
+        self._generation = -1  # of its world
+        self._group: weakref.ref[Any] | None = None
+        self._uuids: set[int] = set()
+        self._failures = reconfigure.Failures() if may_change else None
+        self._enter(rank, size, ranks, process_set)
+        if not may_change:
+            self._begin()
+        # Old versions of torch drop the Python part of a Work that only C++ holds. DDP, which is
+        # such a holder, asks for the future at once.
+        self._recent: collections.deque[HvdWork] = collections.deque(maxlen=8)
+
+    # --- worlds ---
+
+    def _enter(self, rank: int, size: int, ranks: Sequence[int], process_set: ProcessSet) -> None:
+        self._own_rank = rank
+        self._own_size = size
+        self._ranks = list(ranks)
+        self._set = process_set
+
+    def _begin(self) -> None:
+        """Calls can be made from now on, in this world."""
+        self._generation = basics.generation()
+        self._number = _number_of_group(self._set)
+        self._calls: dict[str, int] = {}
+        self._handles: dict[str, weakref.ref[Handle[Any]]] = {}
+
+    def _check_world(self) -> None:
+        now = basics.generation()
+        if self._generation == now:
+            return
+        if self._generation == -1:
+            raise RuntimeError(
+                "this process group waits for its first reconfigure(), since it was made with "
+                "enable_reconfigure=True"
+            )
+        remedy = "reconfigure() it" if self._may_change else "make it again"
+        raise RuntimeError(
+            f"this process group belongs to world {self._generation}, but this is world {now}: "
+            f"{remedy}"
+        )
+
+    def _name(self, kind: str) -> str:
+        self._check_world()
+        number = self._calls.get(kind, 0)
+        self._calls[kind] = (number + 1) % _REPEAT
+        name = f"c10d.{self._set.process_set_id}.{self._number}.{kind}.{number}"
+        earlier = self._handles.pop(name, lambda: None)()
+        if earlier is not None and not earlier.ready():
+            # So many are in flight. All ranks have begun it, or will without waiting for this call.
+            with contextlib.suppress(HorovodInternalError, DisagreementError):
+                earlier.wait()
+        return name
+
+    def _work(
+        self,
+        name: str,
+        handle: Handle[Any],
+        result: Any,
+        finish: Callable[[Any], Any] | None = None,
+        failures: reconfigure.Failures | None = None,
+    ) -> HvdWork:
+        self._handles[name] = weakref.ref(handle)
+        return self._kept(HvdWork(handle, result, finish, failures))
+
+    def _kept(self, work: HvdWork) -> HvdWork:
+        if not may_be_a_backend:
+            self._recent.append(work)
+        return work
+
+    def _all_of(self, works: Sequence[HvdWork], result: Any) -> HvdWork:
+        return self._kept(HvdWork(All(works), result))
+
+    # Each of torch's own properties asks Python for the attribute of its name, and so itself,
+    # without end. So all that torch asks for have a value here.
+    supports_coalescing = False
+    supports_shrinking = False
+    supports_splitting = False
+    supports_window = False
+    _supports_time_estimate = False
+
+    @property
+    def supports_reconfigure(self) -> bool:
+        return self._may_change
+
+    @property
+    def options(self) -> Any:
+        return c10d.Backend.Options(NAME)
+
+    def getBackendName(self) -> str:
+        return NAME
+
+    def name(self) -> str:
+        return NAME
+
+    def rank(self) -> int:
+        return self._own_rank
+
+    def size(self) -> int:
+        return self._own_size
+
+    # --- another world ---
+
+    def belongs_to(self, group: weakref.ref[Any]) -> None:
+        """For ``reconfigure.Group``: the group that torch knows."""
+        self._group = group
+
+    def _check_may_change(self) -> None:
+        if not self._may_change:
+            raise RuntimeError(
+                "this process group belongs to one world for good; "
+                'init_process_group("hvd", enable_reconfigure=True) makes one that does not'
+            )
+
+    def get_reconfigure_handle(self) -> str:
+        self._check_may_change()
+        return reconfigure.this_member().handle()
+
+    def reconfigure(self, opts: Any) -> Any:
+        """Puts the group into the world that there is. All its members call it together.
+
+        ``opts.hints`` are not looked at.
+        """
+        self._check_may_change()
+        is_used = opts.uuid in self._uuids
+        self._uuids.add(opts.uuid)
+        reconfigure.agree(opts, is_used)
+        size = basics.size()
+        self._enter(basics.rank(), size, range(size), global_process_set)
+        self._begin()
+        reconfigure.note_new_members(self._group and self._group(), size)
+        return HvdWork(Done(), [])
+
+    def _name_between(self, sender: int, receiver: int, tag: int) -> str:
+        self._check_world()
+        pair = f"{sender}.{receiver}.{tag}"
+        number = self._calls.get(pair, 0)
+        self._calls[pair] = number + 1
+        # These names do not come again: any number of receives may wait for their senders.
+        return f"c10d.{self._set.process_set_id}.{self._number}.{tag}.noname.{number}"
