@@ -392,6 +392,49 @@ except hvd.HvdError as error:
     assert alone.stdout == "NotInitializedError\n", alone.stderr
 
 
+RANKS_BY_HAND = """
+import os, sys, torch, torch.distributed as dist, torch.multiprocessing as mp, hvd.torch
+
+def train(rank, arguments):
+    os.environ.update(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="1")
+    try:
+        dist.init_process_group("hvd", **arguments)
+    except ValueError as error:
+        print(rank, error, flush=True)
+    else:
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor)
+        print(rank, "alone", tensor.item(), flush=True)
+
+if __name__ == "__main__":
+    if sys.argv[1] == "spawn":
+        mp.spawn(train, ({},), 2)
+    else:
+        arguments = {"rank": 1, "world_size": 3} if sys.argv[1] == "arguments" else {}
+        train(1, arguments)
+"""
+
+
+@pytest.mark.parametrize("kind", ["environment", "arguments", "spawn", "alone"])
+def test_ranks_that_hvd_has_not_given_out_are_not_worlds_of_one(kind, tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text(RANKS_BY_HAND, encoding="utf-8")
+    allowed = {"HVD_ALLOW_SINGLE": "1"} if kind == "alone" else {}
+    command = [sys.executable, str(program), kind]
+    job = subprocess.run(
+        command, capture_output=True, text=True, timeout=LIMIT, env=os.environ | allowed
+    )
+    ranks, size = ["0", "1"] if kind == "spawn" else ["1"], 3 if kind == "arguments" else 2
+    said = sorted(job.stdout.splitlines())
+    assert [line.split()[0] for line in said] == ranks, job.stdout + job.stderr
+    for rank, line in zip(ranks, said):
+        if kind == "alone":
+            assert line == "1 alone 1.0"
+        else:
+            assert f"was told of rank {rank} of {size}, but this is rank 0 of 1 for hvd" in line
+            assert f"hvdrun -np {size} {sys.executable} {program} {kind} ;" in line
+
+
 @pytest.mark.parametrize("kind", ["numpy", "torch", "ddp"])
 def test_a_suspended_job_goes_on_to_the_same_result(kind, tmp_path):
     flags = ["-np", 2, "--min-np", 1, "--state-file", tmp_path / "state"]

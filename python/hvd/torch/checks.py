@@ -6,6 +6,10 @@ so that all ranks hear of a disagreement, and with the outputs of this rank afte
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import shlex
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,12 +24,29 @@ def check_rank(what: str, rank: int, size: int) -> None:
         raise ValueError(f"{what} is {rank}, but the ranks of the group are 0 to {size - 1}")
 
 
+def is_hvdruns() -> bool:
+    """Whether hvdrun has started this process, or the one that has started it."""
+    return "HVD_JOB_ID" in os.environ
+
+
 def wrong_place(rank: int, size: int) -> ValueError:
     """The error of a program that names another place than this process has."""
+    told = f"init_process_group() was told of rank {rank} of {size}, but this is rank "
+    told += f"{basics.rank()} of {basics.size()} for "
+    if is_hvdruns():
+        return ValueError(f"{told}hvdrun")
     return ValueError(
-        f"init_process_group() was told of rank {rank} of {size}, but this is rank "
-        f"{basics.rank()} of {basics.size()} for hvdrun"
+        f"{told}hvd, since hvdrun has not started this process: each one would train alone. Start "
+        f"the program with hvdrun: hvdrun -np {size} {_command()} ; or set HVD_ALLOW_SINGLE=1, "
+        "and name no rank and no size, if each process is meant to be a world of its own"
     )
+
+
+def _command() -> str:
+    """The command line of this program, without the words of multiprocessing."""
+    if multiprocessing.parent_process() is None:
+        return shlex.join(sys.orig_argv)
+    return shlex.join([sys.executable, *sys.argv])
 
 
 def check_length(what: str, given: Sequence[Any], length: int) -> None:

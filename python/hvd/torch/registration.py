@@ -103,6 +103,27 @@ def _check_is_only_backend(backend: str) -> None:
         )
 
 
+def _place_in_environment() -> dict[str, int]:
+    """RANK and WORLD_SIZE, which ``env://`` reads, of a launcher that hvd does not know.
+
+    They count in a world of one that hvdrun has not made, unless it is meant to be one.
+    """
+    if checks.is_hvdruns() or basics.size() > 1 or os.environ.get("HVD_ALLOW_SINGLE") == "1":
+        return {}
+    names = {"rank": "RANK", "world_size": "WORLD_SIZE"}
+    return {key: int(os.environ[name]) for key, name in names.items() if name in os.environ}
+
+
+def _check_place(given: dict[str, Any]) -> None:
+    """Raises ValueError unless rank and size are what the program, or its launcher, has named."""
+    own = {"rank": basics.rank(), "world_size": basics.size()}
+    expected = own | _place_in_environment()
+    named = {key: expected[key] if given.get(key, -1) == -1 else given[key] for key in own}
+    # In an elastic job the environment has the places in the first world.
+    if named != own and "HVD_ELASTIC" not in os.environ:
+        raise checks.wrong_place(named["rank"], named["world_size"])
+
+
 def _use_own_store() -> None:
     """Lets ``init_process_group("hvd")`` do without ``MASTER_PORT``, as often as it is called."""
     init = distributed_c10d.init_process_group
@@ -123,12 +144,8 @@ def _use_own_store() -> None:
         if hasattr(dist.Backend, "backend_capability") and not torch.cuda.is_available():
             # With CUDA's devices torch asks for their streams, also where there are none.
             dist.Backend.backend_capability[NAME] = ["cpu"]
-        own = {"rank": basics.rank(), "world_size": basics.size()}
-        named = {key: own[key] if arguments.get(key, -1) == -1 else arguments[key] for key in own}
-        # In an elastic job the environment has the places in the first world.
-        if named != own and "HVD_ELASTIC" not in os.environ:
-            raise checks.wrong_place(named["rank"], named["world_size"])
-        arguments.update(own)
+        _check_place(arguments)
+        arguments.update(rank=basics.rank(), world_size=basics.size())
         if may_be_a_backend and arguments.get("enable_reconfigure"):
             # The other ranks are not asked: they may have their group already.
             arguments.update(store=reconfigure.make_store())
