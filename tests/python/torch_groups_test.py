@@ -12,6 +12,7 @@ from torch_backend import (
     around,
     changing,
     check_it_works,
+    other_backend,
     rank,
     reconfigure,
     size,
@@ -385,6 +386,31 @@ def test_a_changing_group_says_that_it_has_no_store(group):
     for call in (lambda: store.set("a", "b"), lambda: store.get("a"), lambda: store.add("a", 1)):
         with pytest.raises(NotImplementedError, match="has no store"):
             call()
+
+
+@pytest.fixture
+def detailed_debugging():
+    dist.set_debug_level(dist.DebugLevel.DETAIL)
+    yield
+    dist.set_debug_level_from_env()
+
+
+def test_groups_work_while_torch_debugs_in_detail(detailed_debugging):
+    with other_backend():
+        check_it_works()
+        last = dist.new_group([size() - 1])
+        if rank() == size() - 1:
+            dist.barrier(last)
+        by_gloo = dist.new_group(backend="gloo")  # torch's wrapper is around this one
+        own = torch.ones(1)
+        dist.all_reduce(own, group=by_gloo)
+        assert own.item() == size()
+
+
+@changing
+def test_a_changing_group_works_while_torch_debugs_in_detail(detailed_debugging, group):
+    reconfigure()
+    check_it_works()
 
 
 @pytest.mark.parametrize("place", [{"rank": 7}, {"world_size": 7}, {"rank": 7, "world_size": 9}])

@@ -29,7 +29,7 @@ from hvd.objects import allgather_object, broadcast_object
 
 from . import checks, reconfigure
 from .group_base import NAME, c10d, may_be_a_backend
-from .process_group import create, init_hvd, set_of
+from .process_group import HvdProcessGroup, create, init_hvd, set_of
 
 _CONNECT_TIMEOUT = datetime.timedelta(seconds=30)  # to a store that listens already
 
@@ -266,6 +266,24 @@ def _add_process_sets_on_all_ranks() -> None:
     module._new_process_group_helper = wrapper
 
 
+def _leave_out_debug_wrapper() -> None:
+    """Lets torch use a group as it is, also with ``TORCH_DISTRIBUTED_DEBUG=DETAIL``.
+
+    Else torch puts a wrapper around it, which compares the calls of all ranks. hvd itself compares
+    them, and the wrapper cannot hold a backend in Python.
+    """
+    module: Any = distributed_c10d
+    wrap = module._create_process_group_wrapper
+
+    @functools.wraps(wrap)
+    def wrapper(wrapped_pg: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(wrapped_pg, HvdProcessGroup | reconfigure.Group):
+            return wrapped_pg
+        return wrap(wrapped_pg, *args, **kwargs)
+
+    module._create_process_group_wrapper = wrapper
+
+
 def register() -> None:
     """Registers the backend with torch. A second call does nothing."""
     if not dist.is_available() or hasattr(dist.Backend, NAME.upper()):
@@ -276,4 +294,5 @@ def register() -> None:
     dist.Backend.register_backend(NAME, create, **arguments)
     _add_process_sets_on_all_ranks()
     _replace_store_barrier()
+    _leave_out_debug_wrapper()
     _use_own_store()
