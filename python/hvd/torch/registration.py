@@ -30,6 +30,7 @@ from hvd.objects import allgather_object, broadcast_object
 from . import checks, reconfigure
 from .group_base import NAME, c10d, may_be_a_backend
 from .process_group import HvdProcessGroup, create, init_hvd, set_of
+from .work import let_halves_answer
 
 _CONNECT_TIMEOUT = datetime.timedelta(seconds=30)  # to a store that listens already
 
@@ -295,4 +296,6 @@ def register() -> None:
     _add_process_sets_on_all_ranks()
     _replace_store_barrier()
     _leave_out_debug_wrapper()
+    if may_be_a_backend:
+        let_halves_answer()
     _use_own_store()

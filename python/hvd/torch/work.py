@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -146,6 +147,9 @@ class HvdWork(_TorchWork):
         return self._result
 
     def get_future(self) -> torch.futures.Future[Any]:
+        if _half.is_sought:
+            _half.found = self
+            return torch.futures.Future()
         if self._future is not None:
             return self._future
         devices: Any = [one.device for one in _tensors_in(self._result) if one.is_cuda]
@@ -167,6 +171,52 @@ class HvdWork(_TorchWork):
         else:
             self._handle.when_done(lambda _: done.set_result(None))
         return self._future
+
+
+class _Half(threading.local):
+    """The Python half of a Work of torch, while this thread looks for it."""
+
+    is_sought = False
+    found: HvdWork | None = None
+
+
+_half = _Half()
+
+
+def _half_of(work: Any) -> HvdWork | None:
+    """The half of a work that torch 2.15 has put into one of C++; None of other backends' works.
+
+    The two have nothing in common but that ``get_future()`` of the one calls that of the other.
+    """
+    _half.is_sought, _half.found = True, None
+    try:
+        work.get_future()
+    except RuntimeError:
+        pass  # a work without a future, of another backend
+    finally:
+        _half.is_sought = False
+    found, _half.found = _half.found, None
+    return found
+
+
+def let_halves_answer() -> None:
+    """Lets the Work in C++ that torch 2.15 gives to a program ask its half in Python for all.
+
+    By itself it does so for ``wait()`` and ``get_future()``, and has other answers of its own: that
+    it is not completed, and successful.
+    """
+    for name in "is_completed", "is_success", "exception", "result", "source_rank", "_source_rank":
+        if hasattr(_TorchWork, name):
+            setattr(_TorchWork, name, _asks_half(getattr(_TorchWork, name), getattr(HvdWork, name)))
+
+
+def _asks_half(of_torch: Any, of_half: Any) -> Any:
+    @functools.wraps(of_torch)
+    def method(work: Any) -> Any:
+        half = _half_of(work) if type(work) is _TorchWork else None
+        return of_torch(work) if half is None else of_half(half)
+
+    return method
 
 
 def _tensors_in(result: Any) -> Iterator[torch.Tensor]:
