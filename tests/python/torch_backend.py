@@ -30,6 +30,13 @@ def around():
     return (rank() + 1) % size(), (rank() - 1) % size()
 
 
+def into_tensor(kind):
+    return {
+        "gather": getattr(dist, "all_gather_into_tensor", None) or dist._all_gather_base,
+        "scatter": getattr(dist, "reduce_scatter_tensor", None) or dist._reduce_scatter_base,
+    }[kind]
+
+
 def check_it_works():
     tensor = torch.full((3,), float(rank()))
     dist.all_reduce(tensor)

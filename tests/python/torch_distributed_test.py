@@ -4,7 +4,7 @@ import warnings
 import pytest
 import torch
 import torch.distributed as dist
-from torch_backend import VERSION, around, of_ranks, rank, size
+from torch_backend import VERSION, around, into_tensor, of_ranks, rank, size
 
 import hvd.torch as hvd
 
@@ -199,9 +199,8 @@ def test_all_gather_of_a_scalar():
 
 
 def test_all_gather_into_one_tensor():
-    gather = getattr(dist, "all_gather_into_tensor", None) or dist._all_gather_base
     output = torch.zeros(size() * 2, 3)
-    gather(output, torch.full((2, 3), float(rank())))
+    into_tensor("gather")(output, torch.full((2, 3), float(rank())))
     assert output.tolist() == [[float(r)] * 3 for r in range(size()) for _ in range(2)]
 
 
@@ -228,10 +227,9 @@ def test_reduce_scatter():
 
 
 def test_reduce_scatter_of_one_tensor():
-    scatter = getattr(dist, "reduce_scatter_tensor", None) or dist._reduce_scatter_base
     given = torch.arange(size() * 2, dtype=torch.float32) * (rank() + 1)
     output = torch.zeros(2)
-    scatter(output, given)
+    into_tensor("scatter")(output, given)
     whole = sum(of_ranks(lambda r: r + 1))
     assert output.tolist() == [float(whole * (rank() * 2 + n)) for n in range(2)]
 

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from hvd import basics
+from hvd._work import Average, ReduceOp, Sum
 
 
 def check_rank(what: str, rank: int, size: int) -> None:
@@ -112,8 +113,20 @@ def check_received(what: str, expected: Sequence[int], received: Sequence[int]) 
         )
 
 
+def check_op(what: str, op: ReduceOp, tensors: Sequence[torch.Tensor]) -> None:
+    """Raises ValueError unless such tensors are reduced by this operation."""
+    if op not in (Sum, Average) and any(tensor.is_complex() for tensor in tensors):
+        raise ValueError(f"{what}: a complex tensor is reduced by SUM or AVG")
+
+
+def of_type(received: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Makes complex elements, if that is the type, of the pairs that have come."""
+    return received.view(dtype) if dtype.is_complex else received
+
+
 def fill(what: str, output: torch.Tensor, received: torch.Tensor) -> None:
     """Copies what has come. Raises ValueError if the output has another number of elements."""
+    received = of_type(received, output.dtype)
     if output.numel() != received.numel():
         raise ValueError(
             f"{what} has {output.numel()} elements, but {received.numel()} have come for it"

@@ -45,3 +45,13 @@ def op_of(opts: Any) -> ReduceOp:
     raise ValueError(
         f"hvd reduces by {', '.join(known)}, not by {named[0] if named else given} of torch"
     )
+
+
+def as_real(tensor: torch.Tensor) -> torch.Tensor:
+    """Gives a view of complex elements as pairs of real ones, which hvd sends and sums."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def real_input(tensor: torch.Tensor) -> torch.Tensor:
+    """Gives the same of a tensor that is only read. It may be conjugated lazily."""
+    return as_real(tensor.detach().resolve_conj())

@@ -23,7 +23,7 @@ from hvd.errors import HorovodInternalError
 
 from . import checks, reconfigure
 from .allreduce_ops import grouped_allreduce_async_, start_sparse_allreduce
-from .group_arguments import listed, listed_pair, op_of, root_of
+from .group_arguments import as_real, listed, listed_pair, op_of, real_input, root_of
 from .group_base import GroupBase, may_be_a_backend
 from .ops import (
     allgather_async,
@@ -44,13 +44,13 @@ class HvdProcessGroup(GroupBase):
     def send(self, tensors: list[torch.Tensor], receiver: int, tag: int = 0) -> Any:
         checks.check_rank("send: dst", receiver, self._own_size)
         name = self._name_between(self._own_rank, receiver, tag)
-        handle = send_async(tensors[0].reshape(-1), self._ranks[receiver], name)
+        handle = send_async(real_input(tensors[0]).reshape(-1), self._ranks[receiver], name)
         return self._kept(HvdWork(handle, tensors))
 
     def recv(self, tensors: list[torch.Tensor], sender: int, tag: int = 0) -> Any:
         checks.check_rank("recv: src", sender, self._own_size)
         name = self._name_between(sender, self._own_rank, tag)
-        tensor = tensors[0].detach()
+        tensor = as_real(tensors[0].detach())
         dense = tensor.reshape(-1)
         handle = recv_async(dense, self._ranks[sender], name)
         if dense.data_ptr() == tensor.data_ptr() and not tensor.is_cuda:
@@ -74,12 +74,14 @@ class HvdProcessGroup(GroupBase):
     ) -> Any:
         tensors = listed(tensors)
         op = op_of(opts if op is None else op)
+        checks.check_op("all_reduce", op, tensors)
         name = self._name("allreduce")
         failures = self._failures if self._failures and self._failures.watch() else None
         try:
             if any(tensor.is_sparse for tensor in tensors):
                 return self._allreduce_sparse(name, tensors, op, failures)
-            handle = grouped_allreduce_async_(tensors, name=name, op=op, process_set=self._set)
+            parts = [as_real(tensor) for tensor in tensors]
+            handle = grouped_allreduce_async_(parts, name=name, op=op, process_set=self._set)
         except HorovodInternalError as error:
             if failures is None:
                 raise
@@ -109,7 +111,7 @@ class HvdProcessGroup(GroupBase):
         root = root_of(opts if root is None else root)
         checks.check_rank("broadcast: src", root, self._own_size)
         name = self._name("broadcast")
-        handle = broadcast_async_(tensors[0], self._ranks[root], name, self._set)
+        handle = broadcast_async_(as_real(tensors[0]), self._ranks[root], name, self._set)
         return self._work(name, handle, tensors)
 
     def reduce(
@@ -124,14 +126,15 @@ class HvdProcessGroup(GroupBase):
         op = op_of(op if op is not None or isinstance(opts, int) else opts)
         root = root_of(opts if root is None else root)
         checks.check_rank("reduce: dst", root, self._own_size)
-        copies = [tensor.detach().clone() for tensor in tensors]
+        checks.check_op("reduce", op, tensors)
+        copies = [real_input(tensor).clone() for tensor in tensors]
         name = self._name("reduce")
         handle = grouped_allreduce_async_(copies, name=name, op=op, process_set=self._set)
 
         def finish(reduced: list[torch.Tensor]) -> None:
             if self._own_rank == root:
                 for tensor, one in zip(tensors, reduced):
-                    tensor.copy_(one)
+                    checks.fill("reduce: tensor", tensor, one)
 
         return self._work(name, handle, tensors, finish)
 
@@ -149,7 +152,7 @@ class HvdProcessGroup(GroupBase):
             checks.check_type(what, output, tensor)
         name = self._name(kind)
         # As one row, so that all ranks must give as many elements.
-        handle = allgather_async(tensor.reshape(1, -1), name, self._set)
+        handle = allgather_async(real_input(tensor.reshape(1, -1)), name, self._set)
 
         def finish(rows: torch.Tensor) -> None:
             for output, row in zip(outputs, rows):
@@ -178,7 +181,7 @@ class HvdProcessGroup(GroupBase):
         what = "all_gather_into_tensor: output_tensor"
         checks.check_type(what, output, given)
         name = self._name("allgather_base")
-        handle = allgather_async(given.reshape(1, -1), name, self._set)
+        handle = allgather_async(real_input(given.reshape(1, -1)), name, self._set)
         return self._work(name, handle, output, lambda rows: checks.fill(what, output, rows))
 
     all_gather_single = _allgather_base
@@ -212,8 +215,10 @@ class HvdProcessGroup(GroupBase):
         self, what: str, output: torch.Tensor, rows: torch.Tensor, opts: Any, result: Any
     ) -> Any:
         checks.check_type(what, output, rows)
+        op = op_of(opts)
+        checks.check_op(what, op, [output])
         name = self._name("reduce_scatter")
-        handle = reducescatter_async(rows, name, op_of(opts), self._set)
+        handle = reducescatter_async(real_input(rows), name, op, self._set)
         return self._work(name, handle, result, lambda own: checks.fill(what, output, own))
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, *, op: Any = None) -> Any:
@@ -251,7 +256,7 @@ class HvdProcessGroup(GroupBase):
             rows = output.new_empty((0, output.numel()))
             splits = [0] * self._own_size
         name = self._name("scatter")
-        handle = alltoall_async(rows, splits, name, self._set)
+        handle = alltoall_async(real_input(rows), splits, name, self._set)
         what = "scatter: tensor"
         return self._work(name, handle, outputs, lambda own: checks.fill(what, output, own[0]))
 
@@ -270,12 +275,13 @@ class HvdProcessGroup(GroupBase):
         )
         expected = checks.splits_of(f"{what}_split_sizes", output_splits, output, self._own_size)
         name = self._name("alltoall_base")
-        handle = alltoall_async(given, splits, name, self._set)
+        handle = alltoall_async(real_input(given), splits, name, self._set)
 
         def finish(received: tuple[torch.Tensor, torch.Tensor]) -> None:
-            own, rows = received
+            rows = received[1].tolist()
+            own = checks.of_type(received[0], output.dtype)
             sizes = checks.elements_of(expected, output)
-            checks.check_received(what, sizes, checks.elements_of(rows.tolist(), own))
+            checks.check_received(what, sizes, checks.elements_of(rows, own))
             checks.fill(what, output, own)
 
         return self._work(name, handle, output, finish)
@@ -293,7 +299,7 @@ class HvdProcessGroup(GroupBase):
         flat = torch.cat([one.reshape(-1) for one in inputs])
         splits = [one.numel() for one in inputs]
         name = self._name("alltoall")
-        handle = alltoall_async(flat, splits, name, self._set)
+        handle = alltoall_async(real_input(flat), splits, name, self._set)
 
         def finish(received: tuple[torch.Tensor, torch.Tensor]) -> None:
             sizes = [one.numel() for one in outputs]
