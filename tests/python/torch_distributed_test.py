@@ -42,11 +42,6 @@ def test_all_reduce_of_an_average():
     assert tensor.tolist() == [float(size() - 1)] * 3
 
 
-def test_an_operation_that_hvd_does_not_have_is_an_error():
-    with pytest.raises(ValueError, match="not by BXOR"):
-        dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.BXOR)
-
-
 @pytest.mark.parametrize("op", ["SUM", "AVG"])
 @pytest.mark.parametrize("sparse_dimensions", [1, 2])
 def test_all_reduce_of_a_sparse_tensor(op, sparse_dimensions):

@@ -1,8 +1,10 @@
 # Elements and operations that hvd itself does not have, over its backend of torch.distributed.
+import functools
+
 import pytest
 import torch
 import torch.distributed as dist
-from torch_backend import around, into_tensor, of_ranks, rank, size
+from torch_backend import VERSION, around, into_tensor, of_ranks, rank, size
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -109,3 +111,60 @@ def test_send_and_receive_complex_tensors():
     dist.recv(received, before)
     sent.wait()
     assert torch.equal(received, complex_of(before))
+
+
+BITWISE = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
+
+
+@pytest.mark.parametrize("op", BITWISE)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool])
+def test_bitwise_operations(op, dtype):
+    def of(r):
+        return torch.tensor([[r, r + 1, 6], [5, 3 * r, 0]]).to(dtype)
+
+    whole = functools.reduce(BITWISE[op], of_ranks(of))
+    named = getattr(dist.ReduceOp, op)
+    own = of(rank())
+    dist.all_reduce(own, named)
+    assert torch.equal(own, whole)
+    own = of(rank())
+    dist.reduce(own, size() - 1, named)
+    assert torch.equal(own, whole if rank() == size() - 1 else of(rank()))
+    for scattered in (
+        call(dist.reduce_scatter, torch.zeros_like(own), [of(rank())] * size(), named),
+        call(into_tensor("scatter"), torch.zeros_like(own), of(rank()).repeat(size(), 1), named),
+    ):
+        assert torch.equal(scattered, whole)
+
+
+def test_bitwise_operations_are_of_integers():
+    with pytest.raises(ValueError, match="BAND, BOR and BXOR are of integers and booleans"):
+        dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND)
+    with pytest.raises(ValueError, match="a complex tensor"):
+        dist.reduce(complex_of(rank()), 0, dist.ReduceOp.BAND)
+    with pytest.raises(ValueError, match="a sparse tensor"):
+        dist.all_reduce(torch.ones(2, dtype=torch.int32).to_sparse(), dist.ReduceOp.BAND)
+
+
+def scaled_sum(factor):
+    return torch._C._distributed_c10d._make_nccl_premul_sum(factor)
+
+
+@pytest.mark.skipif(VERSION < (2, 15), reason="this torch does not tell the factor")
+@pytest.mark.parametrize("factor", [0.25, torch.tensor([0.25])])
+def test_sums_that_are_scaled_before(factor):
+    total = float(sum(range(1, size() + 1))) / 4
+    for dtype in (torch.float32, torch.complex64):
+        own = torch.full((2,), rank() + 1.0).to(dtype)
+        scattered = call(into_tensor("scatter"), own * 0, own.repeat(size()), scaled_sum(factor))
+        assert scattered.tolist() == [total] * 2
+        dist.all_reduce(own, scaled_sum(factor))
+        assert own.tolist() == [total] * 2
+
+
+@pytest.mark.skipif(VERSION >= (2, 15), reason="this torch tells the factor")
+def test_a_scaled_sum_whose_factor_is_not_told_is_an_error():
+    if not hasattr(dist.ReduceOp, "PREMUL_SUM"):
+        pytest.skip("torch does not have it")
+    with pytest.raises(ValueError, match=r"hvd reduces by SUM, .*, BXOR, not by .* of torch"):
+        dist.reduce(torch.ones(2), 0, scaled_sum(0.5))

@@ -192,6 +192,17 @@ def test_fully_sharded_training_is_that_of_one_process_on_all_samples(kind):
     assert torch.allclose(sharded(inputs), alone(inputs), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.skipif(VERSION < (2, 15), reason="FSDP needs a backend, in Python from 2.15 on")
+def test_fully_sharded_gradients_are_divided_by_a_factor_of_the_program():
+    from torch.distributed import fsdp
+
+    layer = torch.nn.Linear(4, 4, bias=False)
+    fsdp.fully_shard(layer, mesh=dist.init_device_mesh("cpu", (size(),)))
+    layer.set_gradient_divide_factor(3.0)
+    layer(torch.ones(1, 4)).sum().backward()
+    assert torch.allclose(layer.weight.grad.full_tensor(), torch.full((4, 4), size() / 3))
+
+
 @changing
 def test_distributed_data_parallel_trains_over_a_reconfigured_group(group):
     reconfigure()

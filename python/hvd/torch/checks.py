@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from hvd import basics
-from hvd._work import Average, ReduceOp, Sum
+
+from .group_arguments import Reduction
 
 
 def check_rank(what: str, rank: int, size: int) -> None:
@@ -113,10 +114,12 @@ def check_received(what: str, expected: Sequence[int], received: Sequence[int]) 
         )
 
 
-def check_op(what: str, op: ReduceOp, tensors: Sequence[torch.Tensor]) -> None:
-    """Raises ValueError unless such tensors are reduced by this operation."""
-    if op not in (Sum, Average) and any(tensor.is_complex() for tensor in tensors):
+def check_reduction(what: str, reduction: Reduction, tensors: Sequence[torch.Tensor]) -> None:
+    """Raises ValueError unless such tensors are reduced like this."""
+    if any(one.is_complex() for one in tensors) and not reduction.is_linear():
         raise ValueError(f"{what}: a complex tensor is reduced by SUM or AVG")
+    if any(one.is_floating_point() for one in tensors) and reduction.fold is not None:
+        raise ValueError(f"{what}: BAND, BOR and BXOR are of integers and booleans")
 
 
 def of_type(received: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

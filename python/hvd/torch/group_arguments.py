@@ -6,7 +6,8 @@ operation or the rank of a root in their places, as those of torch's own backend
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -32,19 +33,50 @@ def root_of(opts: Any) -> int:
     return opts if isinstance(opts, int) else opts.rootRank
 
 
-def op_of(opts: Any) -> ReduceOp:
-    """Gives hvd's operation. Raises ValueError of one that hvd does not have."""
+Fold = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class Reduction(NamedTuple):
+    """How the elements of all ranks become one.
+
+    ``prescale``: they are multiplied by it before. ``fold``: hvd does not have the operation, so
+    each rank gets the elements of all and does it itself.
+    """
+
+    op: ReduceOp = Sum
+    prescale: float = 1.0
+    fold: Fold | None = None
+
+    def is_linear(self) -> bool:
+        """Whether it is a sum of multiples, so that pairs of real numbers do for a complex one."""
+        return self.op in (Sum, Average) and self.fold is None
+
+
+_REDUCTIONS = {
+    "SUM": Reduction(Sum),
+    "AVG": Reduction(Average),
+    "PRODUCT": Reduction(Product),
+    "MIN": Reduction(Min),
+    "MAX": Reduction(Max),
+    "BAND": Reduction(fold=torch.bitwise_and),
+    "BOR": Reduction(fold=torch.bitwise_or),
+    "BXOR": Reduction(fold=torch.bitwise_xor),
+}
+
+
+def reduction_of(opts: Any) -> Reduction:
+    """Gives what torch names by this. Raises ValueError of what hvd cannot do."""
     given = getattr(opts, "reduceOp", opts)
     if given is None:
-        return Sum
-    known = {"SUM": Sum, "AVG": Average, "PRODUCT": Product, "MIN": Min, "MAX": Max}
-    unknown = "BAND", "BOR", "BXOR", "PREMUL_SUM"
-    named = [one for one in (*known, *unknown) if given == getattr(dist.ReduceOp, one, None)]
-    if named and named[0] in known:
-        return known[named[0]]
-    raise ValueError(
-        f"hvd reduces by {', '.join(known)}, not by {named[0] if named else given} of torch"
-    )
+        return Reduction()
+    for name, reduction in _REDUCTIONS.items():
+        if given == getattr(dist.ReduceOp, name, None):
+            return reduction
+    # Old versions of torch keep the factor to themselves.
+    factor = getattr(given, "factor", None)
+    if factor is None:
+        raise ValueError(f"hvd reduces by {', '.join(_REDUCTIONS)}, not by {given} of torch")
+    return Reduction(prescale=float(factor))
 
 
 def as_real(tensor: torch.Tensor) -> torch.Tensor:

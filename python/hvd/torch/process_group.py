@@ -11,19 +11,29 @@ later worlds of an elastic job (see ``reconfigure``).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from hvd import basics
-from hvd._work import Average, Handle, Kind, ReduceOp, Sum, start
+from hvd._work import Handle, Kind, start
 from hvd.basics import ProcessSet, global_process_set
 from hvd.errors import HorovodInternalError
 
 from . import checks, reconfigure
 from .allreduce_ops import grouped_allreduce_async_, start_sparse_allreduce
-from .group_arguments import as_real, listed, listed_pair, op_of, real_input, root_of
+from .group_arguments import (
+    Fold,
+    Reduction,
+    as_real,
+    listed,
+    listed_pair,
+    real_input,
+    reduction_of,
+    root_of,
+)
 from .group_base import GroupBase, may_be_a_backend
 from .ops import (
     allgather_async,
@@ -73,15 +83,17 @@ class HvdProcessGroup(GroupBase):
         self, tensors: list[torch.Tensor] | torch.Tensor, opts: Any = None, *, op: Any = None
     ) -> Any:
         tensors = listed(tensors)
-        op = op_of(opts if op is None else op)
-        checks.check_op("all_reduce", op, tensors)
+        reduction = reduction_of(opts if op is None else op)
+        checks.check_reduction("all_reduce", reduction, tensors)
+        is_sparse = any(tensor.is_sparse for tensor in tensors)
+        if reduction.fold is not None and not is_sparse:
+            return self._all_of([self._fold(reduction.fold, one) for one in tensors], tensors)
         name = self._name("allreduce")
         failures = self._failures if self._failures and self._failures.watch() else None
         try:
-            if any(tensor.is_sparse for tensor in tensors):
-                return self._allreduce_sparse(name, tensors, op, failures)
-            parts = [as_real(tensor) for tensor in tensors]
-            handle = grouped_allreduce_async_(parts, name=name, op=op, process_set=self._set)
+            if is_sparse:
+                return self._allreduce_sparse(name, tensors, reduction, failures)
+            handle = self._allreduce(name, [as_real(tensor) for tensor in tensors], reduction)
         except HorovodInternalError as error:
             if failures is None:
                 raise
@@ -90,18 +102,40 @@ class HvdProcessGroup(GroupBase):
 
     allreduce = allreduce_coalesced
 
+    def _allreduce(
+        self, name: str, tensors: list[torch.Tensor], reduction: Reduction
+    ) -> Handle[list[torch.Tensor]]:
+        return grouped_allreduce_async_(
+            tensors,
+            name=name,
+            op=reduction.op,
+            prescale_factor=reduction.prescale,
+            process_set=self._set,
+        )
+
+    def _fold(self, fold: Fold, tensor: torch.Tensor, is_wanted: bool = True) -> HvdWork:
+        """Reduces a tensor in place by an operation of this rank."""
+        name = self._name("fold")
+        handle = allgather_async(tensor.reshape(1, -1), name, self._set)
+
+        def finish(rows: torch.Tensor) -> None:
+            if is_wanted:
+                checks.fill("all_reduce: tensor", tensor, functools.reduce(fold, rows))
+
+        return self._work(name, handle, [tensor], finish)
+
     def _allreduce_sparse(
         self,
         name: str,
         tensors: list[torch.Tensor],
-        op: ReduceOp,
+        reduction: Reduction,
         failures: Any,
     ) -> HvdWork:
-        if len(tensors) > 1 or op not in (Sum, Average):
+        if len(tensors) > 1 or not reduction.is_linear() or reduction.prescale != 1:
             raise ValueError(
                 "all_reduce: a sparse tensor is reduced by SUM or AVG, and not with other tensors"
             )
-        handle = start_sparse_allreduce(tensors[0], name, op, self._set)
+        handle = start_sparse_allreduce(tensors[0], name, reduction.op, self._set)
         return self._work(name, handle, tensors, tensors[0].copy_, failures)
 
     def broadcast(
@@ -123,13 +157,16 @@ class HvdProcessGroup(GroupBase):
         root: Any = None,
     ) -> Any:
         tensors = listed(tensors)
-        op = op_of(op if op is not None or isinstance(opts, int) else opts)
+        reduction = reduction_of(op if op is not None or isinstance(opts, int) else opts)
         root = root_of(opts if root is None else root)
         checks.check_rank("reduce: dst", root, self._own_size)
-        checks.check_op("reduce", op, tensors)
-        copies = [real_input(tensor).clone() for tensor in tensors]
+        checks.check_reduction("reduce", reduction, tensors)
+        if reduction.fold is not None:
+            works = [self._fold(reduction.fold, one, self._own_rank == root) for one in tensors]
+            return self._all_of(works, tensors)
         name = self._name("reduce")
-        handle = grouped_allreduce_async_(copies, name=name, op=op, process_set=self._set)
+        copies = [real_input(tensor).clone() for tensor in tensors]
+        handle = self._allreduce(name, copies, reduction)
 
         def finish(reduced: list[torch.Tensor]) -> None:
             if self._own_rank == root:
@@ -215,11 +252,23 @@ class HvdProcessGroup(GroupBase):
         self, what: str, output: torch.Tensor, rows: torch.Tensor, opts: Any, result: Any
     ) -> Any:
         checks.check_type(what, output, rows)
-        op = op_of(opts)
-        checks.check_op(what, op, [output])
+        reduction = reduction_of(opts)
+        checks.check_reduction(what, reduction, [output])
         name = self._name("reduce_scatter")
-        handle = reducescatter_async(real_input(rows), name, op, self._set)
-        return self._work(name, handle, result, lambda own: checks.fill(what, output, own))
+        handle: Handle[Any]
+        if reduction.fold is None:
+            handle = reducescatter_async(
+                real_input(rows), name, reduction.op, self._set, reduction.prescale
+            )
+        else:
+            handle = alltoall_async(rows, [1] * self._own_size, name, self._set)
+
+        def finish(received: Any) -> None:
+            if reduction.fold is not None:
+                received = functools.reduce(reduction.fold, received[0])
+            checks.fill(what, output, received)
+
+        return self._work(name, handle, result, finish)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, *, op: Any = None) -> Any:
         outputs, inputs = listed_pair(outputs, inputs)
