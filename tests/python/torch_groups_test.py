@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import inspect
+import itertools
 
 import pytest
 import torch
@@ -83,13 +84,86 @@ def test_groups_of_some_ranks():
     assert tensor.item() == size()
 
 
-def test_ranks_of_a_group_are_sorted():
-    if size() < 2 or "sort_ranks" not in inspect.signature(dist.new_group).parameters:
-        pytest.skip("needs two ranks, and a torch with sort_ranks")
-    backwards = list(reversed(range(size())))
-    with pytest.raises((ValueError, RuntimeError), match="must be sorted"):
-        dist.new_group(backwards, sort_ranks=False)
-    assert dist.get_world_size(dist.new_group(backwards)) == size()
+def orders():
+    """All of the world, and at the end some of it."""
+    return [*itertools.permutations(range(size())), (size() - 1, 0)[: size()]]
+
+
+def at_place(make, ranks):
+    return [make(one) for one in ranks]
+
+
+def check_gathers(group, ranks):
+    own = torch.tensor([rank(), -rank()])
+    gathered = [torch.zeros_like(own) for _ in ranks]
+    dist.all_gather(gathered, own, group=group)
+    assert [one.tolist() for one in gathered] == at_place(lambda r: [r, -r], ranks)
+    whole = torch.zeros(len(ranks), dtype=own.dtype)
+    dist.all_gather_into_tensor(whole, own[:1], group=group)
+    assert whole.tolist() == list(ranks)
+    root = ranks[-1]
+    on_root = [torch.zeros_like(own) for _ in ranks] if rank() == root else None
+    dist.gather(own, on_root, root, group=group)
+    assert on_root is None or torch.stack(on_root)[:, 0].tolist() == list(ranks)
+    tensor = torch.tensor([rank()])
+    dist.broadcast(tensor, root, group=group)
+    assert tensor.item() == root
+
+
+def check_scatters(group, ranks):
+    own, root = torch.zeros(1), ranks[0]
+    parts = at_place(lambda r: torch.tensor([r + 0.5]), ranks)
+    dist.scatter(own, parts if rank() == root else None, root, group=group)
+    assert own.item() == rank() + 0.5
+    dist.reduce_scatter(own, parts, group=group)
+    assert own.item() == (rank() + 0.5) * len(ranks)
+    numbers = torch.tensor(ranks)
+    for op, expected in (("SUM", rank() * len(ranks)), ("BOR", rank())):
+        one = torch.zeros(1, dtype=numbers.dtype)
+        dist.reduce_scatter_tensor(one, numbers, getattr(dist.ReduceOp, op), group=group)
+        assert one.item() == expected
+
+
+def check_exchanges(group, ranks):
+    # From rank a to rank b go b + 1 times 10 a + b.
+    lengths = at_place(lambda r: r + 1, ranks)
+    sent = at_place(lambda r: torch.full((r + 1,), 10.0 * rank() + r), ranks)
+    expected = [torch.full((rank() + 1,), 10.0 * r + rank()) for r in ranks]
+    received = [torch.zeros(rank() + 1) for _ in ranks]
+    dist.all_to_all(received, sent, group=group)
+    assert all(map(torch.equal, received, expected))
+    whole = torch.zeros(len(ranks) * (rank() + 1))
+    own = [rank() + 1] * len(ranks)
+    dist.all_to_all_single(whole, torch.cat(sent), own, lengths, group=group)
+    assert torch.equal(whole, torch.cat(expected))
+
+
+def check_messages(group, ranks):
+    place = ranks.index(rank())
+    sent = dist.isend(torch.tensor([rank()]), ranks[(place + 1) % len(ranks)], group=group)
+    received = torch.zeros(1, dtype=torch.int64)
+    dist.recv(received, ranks[place - 1], group=group)
+    sent.wait()
+    assert received.item() == ranks[place - 1]
+
+
+@pytest.mark.skipif(
+    "sort_ranks" not in inspect.signature(dist.new_group).parameters,
+    reason="this torch sorts the ranks of each group",
+)
+def test_ranks_of_a_group_stand_in_the_order_of_the_program():
+    for ranks in orders():
+        group = dist.new_group(ranks, sort_ranks=False)
+        if rank() not in ranks:
+            continue
+        assert dist.get_rank(group) == ranks.index(rank())
+        assert dist.get_process_group_ranks(group) == list(ranks)
+        check_gathers(group, ranks)
+        check_scatters(group, ranks)
+        check_exchanges(group, ranks)
+        if len(ranks) > 1:
+            check_messages(group, ranks)
+    assert dist.get_rank(dist.new_group(list(reversed(range(size()))))) == rank()
 
 
 def test_ranks_of_a_group_are_named_once():

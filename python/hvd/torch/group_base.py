@@ -21,6 +21,7 @@ from hvd.basics import ProcessSet, global_process_set
 from hvd.errors import DisagreementError, HorovodInternalError
 
 from . import reconfigure
+from .rank_order import RankOrder
 from .work import All, Done, HvdWork
 
 NAME = "hvd"
@@ -78,6 +79,7 @@ class GroupBase(_Base):
         self._own_rank = rank
         self._own_size = size
         self._ranks = list(ranks)
+        self._order = RankOrder(ranks)
         self._set = process_set
 
     def _begin(self) -> None:

@@ -192,7 +192,7 @@ class HvdProcessGroup(GroupBase):
         handle = allgather_async(real_input(tensor.reshape(1, -1)), name, self._set)
 
         def finish(rows: torch.Tensor) -> None:
-            for output, row in zip(outputs, rows):
+            for output, row in zip(outputs, self._order.row_of_each_rank(rows)):
                 checks.fill(what, output, row)
 
         return self._work(name, handle, result, finish)
@@ -219,7 +219,11 @@ class HvdProcessGroup(GroupBase):
         checks.check_type(what, output, given)
         name = self._name("allgather_base")
         handle = allgather_async(real_input(given.reshape(1, -1)), name, self._set)
-        return self._work(name, handle, output, lambda rows: checks.fill(what, output, rows))
+
+        def finish(rows: torch.Tensor) -> None:
+            checks.fill(what, output, self._order.row_of_each_rank(rows))
+
+        return self._work(name, handle, output, finish)
 
     all_gather_single = _allgather_base
 
@@ -255,6 +259,7 @@ class HvdProcessGroup(GroupBase):
         reduction = reduction_of(opts)
         checks.check_reduction(what, reduction, [output])
         name = self._name("reduce_scatter")
+        rows = self._order.row_of_each_place(rows)
         handle: Handle[Any]
         if reduction.fold is None:
             handle = reducescatter_async(
@@ -300,6 +305,7 @@ class HvdProcessGroup(GroupBase):
         output = outputs[0]
         if self._own_rank == root:
             rows = checks.rows_for_ranks("scatter: scatter_list", inputs[0], self._own_size)
+            rows = self._order.row_of_each_place(rows)
             splits = [1] * self._own_size
         else:
             rows = output.new_empty((0, output.numel()))
@@ -308,6 +314,19 @@ class HvdProcessGroup(GroupBase):
         handle = alltoall_async(real_input(rows), splits, name, self._set)
         what = "scatter: tensor"
         return self._work(name, handle, outputs, lambda own: checks.fill(what, output, own[0]))
+
+    def _alltoall(
+        self, name: str, tensor: torch.Tensor, splits: list[int]
+    ) -> Handle[tuple[torch.Tensor, torch.Tensor]]:
+        tensor, splits = self._order.chunk_of_each_place(real_input(tensor), splits)
+        return alltoall_async(tensor, splits, name, self._set)
+
+    def _received(
+        self, received: tuple[torch.Tensor, torch.Tensor], dtype: torch.dtype
+    ) -> tuple[torch.Tensor, list[int]]:
+        """What has come from each rank, and how many rows of it."""
+        tensor, lengths = self._order.chunk_of_each_rank(received[0], received[1].tolist())
+        return checks.of_type(tensor, dtype), lengths
 
     def alltoall_base(
         self,
@@ -324,11 +343,10 @@ class HvdProcessGroup(GroupBase):
         )
         expected = checks.splits_of(f"{what}_split_sizes", output_splits, output, self._own_size)
         name = self._name("alltoall_base")
-        handle = alltoall_async(real_input(given), splits, name, self._set)
+        handle = self._alltoall(name, given, splits)
 
         def finish(received: tuple[torch.Tensor, torch.Tensor]) -> None:
-            rows = received[1].tolist()
-            own = checks.of_type(received[0], output.dtype)
+            own, rows = self._received(received, output.dtype)
             sizes = checks.elements_of(expected, output)
             checks.check_received(what, sizes, checks.elements_of(rows, own))
             checks.fill(what, output, own)
@@ -348,12 +366,13 @@ class HvdProcessGroup(GroupBase):
         flat = torch.cat([one.reshape(-1) for one in inputs])
         splits = [one.numel() for one in inputs]
         name = self._name("alltoall")
-        handle = alltoall_async(real_input(flat), splits, name, self._set)
+        handle = self._alltoall(name, flat, splits)
 
         def finish(received: tuple[torch.Tensor, torch.Tensor]) -> None:
             sizes = [one.numel() for one in outputs]
-            checks.check_received(what, sizes, received[1].tolist())
-            for output, part in zip(outputs, received[0].split(sizes)):
+            own, lengths = self._received(received, outputs[0].dtype)
+            checks.check_received(what, sizes, lengths)
+            for output, part in zip(outputs, own.split(sizes)):
                 checks.fill(what, output, part)
 
         return self._work(name, handle, outputs, finish)
@@ -392,10 +411,6 @@ def create(opts: Any, more: Any = None) -> Any:
     ranks = list(opts.global_ranks_in_group) or list(range(basics.size()))
     if opts.group_size != len(ranks) or ranks[opts.group_rank] != basics.rank():
         raise checks.wrong_place(opts.group_rank, opts.group_size)
-    if ranks != sorted(ranks):
-        raise ValueError(
-            f"hvd gives out the ranks of a group by those of the world, so {ranks} must be sorted"
-        )
     group_set = global_process_set if may_change else set_of(ranks)
     backend = HvdProcessGroup(opts.group_rank, opts.group_size, ranks, group_set, may_change)
     return reconfigure.Group(backend, opts) if may_change else backend
