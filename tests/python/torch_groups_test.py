@@ -38,6 +38,13 @@ def test_each_property_of_a_backend_can_be_asked_for():
                 assert name == "mem_allocator", error
 
 
+def test_a_group_counts_its_collectives():
+    before = dist.group.WORLD._get_sequence_number_for_group()
+    dist.barrier()
+    check_it_works()
+    assert dist.group.WORLD._get_sequence_number_for_group() == before + 2
+
+
 def test_the_store_of_a_later_rank_zero_is_on_its_own_host(monkeypatch):
     from hvd.torch.registration import _address_of_this_host
 
@@ -334,6 +341,7 @@ def test_a_group_waits_for_its_first_reconfigure(group):
     ):
         with pytest.raises(RuntimeError, match="waits for its first reconfigure"):
             call()
+    assert group._get_sequence_number_for_group() == 0
     assert reconfigure()
     check_it_works()
 

@@ -63,6 +63,7 @@ class GroupBase(_Base):
         super().__init__(rank, size)
         self._may_change = may_change
         self._generation = -1  # of its world
+        self._sequence = 0
         self._group: weakref.ref[Any] | None = None
         self._uuids: set[int] = set()
         self._failures = reconfigure.Failures() if may_change else None
@@ -87,6 +88,7 @@ class GroupBase(_Base):
         self._generation = basics.generation()
         self._number = _number_of_group(self._set)
         self._calls: dict[str, int] = {}
+        self._sequence = 0  # of collectives that have begun
         self._handles: dict[str, weakref.ref[Handle[Any]]] = {}
 
     def _check_world(self) -> None:
@@ -108,6 +110,7 @@ class GroupBase(_Base):
         self._check_world()
         number = self._calls.get(kind, 0)
         self._calls[kind] = (number + 1) % _REPEAT
+        self._sequence += 1
         name = f"c10d.{self._set.process_set_id}.{self._number}.{kind}.{number}"
         earlier = self._handles.pop(name, lambda: None)()
         if earlier is not None and not earlier.ready():
@@ -156,6 +159,9 @@ class GroupBase(_Base):
 
     def name(self) -> str:
         return NAME
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
 
     def rank(self) -> int:
         return self._own_rank
