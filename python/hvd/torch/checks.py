@@ -26,19 +26,19 @@ def check_rank(what: str, rank: int, size: int) -> None:
         raise ValueError(f"{what} is {rank}, but the ranks of the group are 0 to {size - 1}")
 
 
-def is_hvdruns() -> bool:
-    """Whether hvdrun has started this process, or the one that has started it."""
-    return "HVD_JOB_ID" in os.environ
+def is_alone() -> bool:
+    """Whether no launcher that hvd knows has put this process into a world of several."""
+    return basics.size() == 1 and "HVD_JOB_ID" not in os.environ
 
 
 def wrong_place(rank: int, size: int) -> ValueError:
     """The error of a program that names another place than this process has."""
     told = f"init_process_group() was told of rank {rank} of {size}, but this is rank "
-    told += f"{basics.rank()} of {basics.size()} for "
-    if is_hvdruns():
-        return ValueError(f"{told}hvdrun")
+    told += f"{basics.rank()} of {basics.size()} for hvd"
+    if not is_alone():
+        return ValueError(told)
     return ValueError(
-        f"{told}hvd, since hvdrun has not started this process: each one would train alone. Start "
+        f"{told}, since hvdrun has not started this process: each one would train alone. Start "
         f"the program with hvdrun: hvdrun -np {size} {_command()} ; or set HVD_ALLOW_SINGLE=1, "
         "and name no rank and no size, if each process is meant to be a world of its own"
     )

@@ -109,7 +109,7 @@ def _place_in_environment() -> dict[str, int]:
 
     They count in a world of one that hvdrun has not made, unless it is meant to be one.
     """
-    if checks.is_hvdruns() or basics.size() > 1 or os.environ.get("HVD_ALLOW_SINGLE") == "1":
+    if not checks.is_alone() or os.environ.get("HVD_ALLOW_SINGLE") == "1":
         return {}
     names = {"rank": "RANK", "world_size": "WORLD_SIZE"}
     return {key: int(os.environ[name]) for key, name in names.items() if name in os.environ}
