@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "driver/ssh/algorithms.h"
 #include "driver/ssh/steps.h"
 
 namespace hvd::driver::ssh {
@@ -20,28 +21,36 @@ constexpr const char* kHostKeyAlgorithms =
     "ssh-ed25519,ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-nistp521,"
     "rsa-sha2-512,rsa-sha2-256";
 
-// Algorithms of known keys come first: a host with several keys shall present the known one.
+// Algorithms of known keys come first: a host with several keys shall present the known one. A list
+// that gives its own order keeps it, as with ssh.
 std::string host_key_algorithms(const Route& route) {
-  if (!route.host_key_algorithms.empty()) return route.host_key_algorithms;
+  const std::string& configured = route.host_key_algorithms;
+  std::string complete = complete_algorithms(configured, kHostKeyAlgorithms);
+  const bool adds_or_removes = configured.starts_with('+') || configured.starts_with('-');
+  if (!configured.empty() && !adds_or_removes) return complete;
+  const std::vector<std::string> ours =
+      split(configured.empty() ? kHostKeyAlgorithms : complete, ',');
+
   std::vector<std::string> wanted;
   const auto add = [&](const std::string& name) {
-    if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) wanted.push_back(name);
+    const bool allowed = std::find(ours.begin(), ours.end(), name) != ours.end();
+    const bool is_new = std::find(wanted.begin(), wanted.end(), name) == wanted.end();
+    if (allowed && is_new) wanted.push_back(name);
   };
 
   if (route.host_key_check != HostKeyCheck::off) {
     std::vector<std::string> files = route.known_hosts;
     files.insert(files.end(), route.global_known_hosts.begin(), route.global_known_hosts.end());
-    const std::vector<std::string> ours = split(kHostKeyAlgorithms, ',');
     for (const KnownKey& known : look_up(files, route.key_name, nullptr)) {
       if (known.type == "ssh-rsa") {
         add("rsa-sha2-512");
         add("rsa-sha2-256");
-      } else if (std::find(ours.begin(), ours.end(), known.type) != ours.end()) {
+      } else {
         add(known.type);
       }
     }
   }
-  for (const std::string& name : split(kHostKeyAlgorithms, ',')) add(name);
+  for (const std::string& name : ours) add(name);
   return join(wanted, ",");
 }
 
@@ -60,12 +69,17 @@ Status set_up(ssh_session session, const Route& route) {
   ssh_options_set(session, SSH_OPTIONS_GLOBAL_KNOWNHOSTS, "/dev/null");
 
   HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_USER, route.user, "the user"));
-  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_CIPHERS_C_S, route.ciphers, "Ciphers"));
-  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_CIPHERS_S_C, route.ciphers, "Ciphers"));
-  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_HMAC_C_S, route.macs, "MACs"));
-  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_HMAC_S_C, route.macs, "MACs"));
-  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_KEY_EXCHANGE, route.kex_algorithms, "KexAlgorithms"));
-  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_PUBLICKEY_ACCEPTED_TYPES, route.pubkey_algorithms,
+  const std::string ciphers = complete_algorithms(route.ciphers, kDefaultCiphers);
+  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_CIPHERS_C_S, ciphers, "Ciphers"));
+  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_CIPHERS_S_C, ciphers, "Ciphers"));
+  const std::string macs = complete_algorithms(route.macs, kDefaultMacs);
+  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_HMAC_C_S, macs, "MACs"));
+  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_HMAC_S_C, macs, "MACs"));
+  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_KEY_EXCHANGE,
+                          complete_algorithms(route.kex_algorithms, kDefaultKexAlgorithms),
+                          "KexAlgorithms"));
+  HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_PUBLICKEY_ACCEPTED_TYPES,
+                          complete_algorithms(route.pubkey_algorithms, kDefaultPubkeyAlgorithms),
                           "PubkeyAcceptedAlgorithms"));
   HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_HOSTKEYS, host_key_algorithms(route), "HostKeyAlgorithms"));
   return set(SSH_OPTIONS_COMPRESSION, route.compression ? "yes" : "no", "Compression");

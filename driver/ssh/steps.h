@@ -42,7 +42,7 @@ struct Route {
   std::vector<std::string> known_hosts;  // the first one is written to
   std::vector<std::string> global_known_hosts;
 
-  // In libssh's notation; empty: its defaults.
+  // As configured (algorithms.h); empty: libssh's defaults.
   std::string ciphers;
   std::string macs;
   std::string kex_algorithms;

@@ -218,6 +218,20 @@ TEST_F(SshConnection, TheConfigurationGivesNameUserPortAndKnownHosts) {
   EXPECT_TRUE(holds(said.out, "root@nick#22 printed 5\n")) << said.out;
 }
 
+TEST_F(SshConnection, TheConfigurationMayChangeTheListsOfAlgorithms) {
+  HostBed bed({.hosts = 1});
+  for (const char* const line :
+       {"KexAlgorithms +diffie-hellman-group14-sha1", "HostKeyAlgorithms +ssh-rsa",
+        "HostKeyAlgorithms ^ssh-ed25519", "PubkeyAcceptedAlgorithms +ssh-rsa",
+        "Ciphers ^aes256-ctr,no-such-cipher", "Ciphers -aes*,no-such-cipher", "MACs -hmac-sha1"}) {
+    bash(bed.head(), cat("echo '", line, "' >.ssh/config"));
+    const auto status = launch(bed, {"h1"});
+    EXPECT_EQ(status.code, 0) << line << ": " << status.out;
+  }
+  bash(bed.head(), "echo 'Ciphers -*' >.ssh/config");
+  EXPECT_TRUE(holds(error_of(launch(bed, {"h1"}), "h1"), "Ciphers -* cannot be used"));
+}
+
 TEST_F(SshConnection, AMistakeInTheConfigurationNamesFileAndLine) {
   HostBed bed({.hosts = 1});
   bash(bed.head(), "printf 'Host h1\\n  Port high\\n' >other");
