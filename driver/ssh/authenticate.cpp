@@ -1,13 +1,13 @@
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <filesystem>
+#include <fstream>
+#include <set>
 #include <unistd.h>
 
 #include "base/security/trusted_file.h"
 #include "base/text.h"
-#include "base/thread_group.h"
+#include "driver/ssh/agent_filter.h"
 #include "driver/ssh/steps.h"
 
 namespace hvd::driver::ssh {
@@ -19,7 +19,8 @@ constexpr std::size_t kLargestKey = std::size_t{256} << 10;
 struct Trials {
   std::vector<std::string> refused;  // by the host
   std::vector<std::string> protected_by_passphrase;
-  std::vector<std::string> unusable;  // "/x/key: Permission denied"
+  std::vector<std::string> only_public;  // the SSH agent does not hold the private half
+  std::vector<std::string> unusable;     // "/x/key: Permission denied"
 };
 
 struct LoadedKey {
@@ -72,53 +73,33 @@ LoadedKey load_key(const std::string& file) {
   return loaded;
 }
 
-// The connection to the SSH agent. libssh talks to it with blocking calls, so a thread shuts the
-// socket down at the deadline, which ends the call in progress.
-class AgentWatch {
- public:
-  static Result<std::unique_ptr<AgentWatch>> connect(const std::string& path, ssh_session session,
-                                                     const Deadline& deadline) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (path.size() >= sizeof address.sun_path) {
-      return Status(Code::invalid_argument, "the path is too long for a socket");
-    }
-    std::memcpy(address.sun_path, path.data(), path.size());
+// A public key in place of a private one names a key of the SSH agent.
+bool holds_public_key(const std::string& file) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return false;
+  std::ifstream in(file);
+  std::string type;
+  in >> type;
+  return ssh_key_type_from_name(type.c_str()) != SSH_KEYTYPE_UNKNOWN;
+}
 
-    UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (!socket) return Status::from_errno("make a socket", errno);
-    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-      return Status(Code::unavailable, std::strerror(errno));
-    }
-
-    auto watch = std::unique_ptr<AgentWatch>(new AgentWatch);
-    watch->socket_.reset(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
-    HVD_RETURN_IF_ERROR(watch->thread_.start([self = watch.get(), deadline] {
-      if (!deadline.wait_for(self->done_.fd(), POLLIN).ok()) {
-        ::shutdown(self->socket_.get(), SHUT_RDWR);
-      }
-    }));
-
-    if (ssh_set_agent_socket(session, socket.get()) != SSH_OK) {
-      return Status(Code::internal, "libssh does not take the SSH agent's socket");
-    }
-    (void)socket.release();  // the session closes it
-    return watch;
+// The public half of an identity, in base64: of its own file, even if that has a passphrase, or of
+// the file beside it. Empty: there is none.
+std::string public_half(const std::string& file) {
+  for (const std::string& place : {file, file + ".pub"}) {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(place, error)) continue;
+    ssh_key key = nullptr;
+    if (ssh_pki_import_pubkey_file(place.c_str(), &key) != SSH_OK) continue;
+    return public_base64(KeyPtr(key).get());
   }
-  ~AgentWatch() {
-    done_.set();
-    thread_.join();
-  }
-  AgentWatch(const AgentWatch&) = delete;
-  AgentWatch& operator=(const AgentWatch&) = delete;
+  return {};
+}
 
- private:
-  AgentWatch() = default;
-
-  UniqueFd socket_;
-  EventFlag done_;
-  ThreadGroup thread_;
-};
+KeyPtr load_certificate(const std::string& file) {
+  ssh_key key = nullptr;
+  return KeyPtr(ssh_pki_import_cert_file(file.c_str(), &key) == SSH_OK ? key : nullptr);
+}
 
 class Authenticator {
  public:
@@ -173,6 +154,11 @@ class Authenticator {
       return {};
     }
     if (loaded.key == nullptr) {
+      if (holds_public_key(identity.file) ||
+          (loaded.missing && !public_half(identity.file).empty())) {
+        trials_.only_public.push_back(identity.file);
+        return {};
+      }
       if (identity.demanded) {
         return {Code::invalid_argument, cat("the identity file cannot be used: ", loaded.error)};
       }
@@ -185,39 +171,62 @@ class Authenticator {
       if (done_) return {};
       loaded = load_key(identity.file);  // without the certificate
     }
-    if (loaded.key == nullptr) return {};
+    if (loaded.key == nullptr || offered_.contains(public_base64(loaded.key.get()))) return {};
     return evaluate(offer(loaded.key.get()), identity.file);
   }
 
   Status try_certificate(const Route::Identity& identity, ssh_key key) {
-    ssh_key raw = nullptr;
-    if (ssh_pki_import_cert_file(identity.certificate.c_str(), &raw) != SSH_OK) {
+    const KeyPtr certificate = load_certificate(identity.certificate);
+    if (certificate == nullptr) {
       trials_.unusable.push_back(cat(identity.certificate, ": not a certificate"));
       return {};
     }
-    const KeyPtr certificate(raw);
     if (ssh_pki_copy_cert_to_privkey(certificate.get(), key) != SSH_OK) return {};
+    if (offered_.contains(public_base64(key))) return {};
     return evaluate(offer(key), identity.certificate);
   }
 
   Result<int> offer(ssh_key key) {
+    offered_.insert(public_base64(key));
     return drive(session_, SSH_AUTH_AGAIN, deadline_,
                  [&] { return ssh_userauth_publickey(session_, nullptr, key); });
   }
 
+  // The agent's keys that are identities come first, and alone if IdentitiesOnly says so.
+  AgentChoice choice() const {
+    AgentChoice choice{.first = {}, .only_first = route_.identities_only, .never = offered_};
+    for (const Route::Identity& identity : route_.identities) {
+      if (const KeyPtr certificate = load_certificate(identity.certificate)) {
+        choice.first.push_back(public_base64(certificate.get()));
+      }
+      choice.first.push_back(public_half(identity.file));
+    }
+    return choice;
+  }
+
   Status try_agent() {
     if (route_.agent_socket.empty()) return {};
-    const std::string name = cat("the keys of the SSH agent at ", route_.agent_socket);
-    auto watch = AgentWatch::connect(route_.agent_socket, session_, deadline_);
-    if (!watch.ok()) {
-      trials_.unusable.push_back(
-          cat("the SSH agent at ", route_.agent_socket, ": ", watch.status().message()));
+    const std::string name = cat("the SSH agent at ", route_.agent_socket);
+    auto agent = AgentFilter::connect(route_.agent_socket, deadline_);
+    HVD_RETURN_IF_ERROR(deadline_.check());
+    if (!agent.ok()) {
+      trials_.unusable.push_back(cat(name, ": ", agent.status().message()));
       return {};
     }
+    const std::vector<AgentKey> keys = choose_keys((*agent)->keys(), choice());
+    if (keys.empty()) {
+      trials_.unusable.push_back(
+          cat(name, (*agent)->keys().empty() ? " holds no key" : " holds no other key to offer",
+              route_.identities_only ? " (IdentitiesOnly)" : ""));
+      return {};
+    }
+
+    for (const AgentKey& key : keys) offered_.insert(key.key);
+    HVD_RETURN_IF_ERROR((*agent)->serve(session_, keys));
     auto result = drive(session_, SSH_AUTH_AGAIN, deadline_,
                         [&] { return ssh_userauth_agent(session_, nullptr); });
     HVD_RETURN_IF_ERROR(deadline_.check());
-    return evaluate(result, name);
+    return evaluate(result, cat(keys.size(), " of the keys of ", name));
   }
 
   std::string offered() const {
@@ -239,6 +248,9 @@ class Authenticator {
     for (const std::string& file : trials_.protected_by_passphrase) {
       parts.push_back(cat(file, " is protected by a passphrase: ssh-add it"));
     }
+    for (const std::string& file : trials_.only_public) {
+      parts.push_back(cat(file, " is a public key, whose private key is not in the SSH agent"));
+    }
     for (const std::string& error : trials_.unusable) parts.push_back(error);
     return join(parts, "; ");
   }
@@ -258,6 +270,7 @@ class Authenticator {
   const Route& route_;
   const Deadline& deadline_;
   Trials trials_;
+  std::set<std::string> offered_;  // public keys and certificates in base64
   bool done_ = false;
 };
 

@@ -146,17 +146,14 @@ Status append_known_host(const std::string& file, const std::string& name, ssh_k
     if (known.same) return {};
   }
 
-  char* base64 = nullptr;
-  if (ssh_pki_export_pubkey_base64(key, &base64) != SSH_OK) {
-    return {Code::internal, "the host's key cannot be exported"};
-  }
+  const std::string base64 = public_base64(key);
+  if (base64.empty()) return {Code::internal, "the host's key cannot be exported"};
   const char* type = ssh_key_type_to_char(ssh_key_type(key));
   if (const char* const curve = ssh_pki_key_ecdsa_name(key);
       curve != nullptr && std::string_view(curve).starts_with("ecdsa-")) {
     type = curve;
   }
   std::string line = cat(name, " ", type, " ", base64, "\n");
-  ssh_string_free_char(base64);
 
   if (const std::size_t slash = file.rfind('/'); slash != std::string::npos && slash > 0) {
     // It may exist already. If it cannot be created, open() fails and names the reason.

@@ -29,6 +29,14 @@ Result<int> drive(ssh_session session, int again, const Deadline& deadline,
   }
 }
 
+std::string public_base64(ssh_key key) {
+  char* text = nullptr;
+  if (ssh_pki_export_pubkey_base64(key, &text) != SSH_OK) return {};
+  std::string result(text);
+  ssh_string_free_char(text);
+  return result;
+}
+
 std::string error_text(ssh_session session) {
   std::string_view text = trim(ssh_get_error(session));
   for (const std::string_view prefix : {"Socket error: ", "Received SSH_MSG_DISCONNECT: "}) {

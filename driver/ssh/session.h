@@ -33,6 +33,10 @@ using KeyPtr = std::unique_ptr<ssh_key_struct, FreeKey>;
 Result<int> drive(ssh_session session, int again, const Deadline& deadline,
                   const std::function<int()>& call);
 
+// A public key, or the public half of a private one, or a certificate, in base64; empty: it cannot
+// be exported.
+std::string public_base64(ssh_key key);
+
 // libssh's text for its last error, without its prefixes.
 std::string error_text(ssh_session session);
 

@@ -29,16 +29,16 @@ constexpr std::chrono::milliseconds kProgressInterval{1'000};  // while the agen
 
 // The last of these lines, joined to one line without control characters.
 std::string last_lines(const std::vector<std::string>& lines) {
-  constexpr std::size_t kMostLines = 4;
-  constexpr std::size_t kMostBytes = 600;
+  constexpr std::size_t kShownLines = 4;
+  constexpr std::size_t kShownBytes = 600;
   std::vector<std::string> kept;
-  for (auto line = lines.rbegin(); line != lines.rend() && kept.size() < kMostLines; ++line) {
+  for (auto line = lines.rbegin(); line != lines.rend() && kept.size() < kShownLines; ++line) {
     std::string text(trim(*line));
     if (text.empty()) continue;
     for (char& c : text) {
       if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = ' ';
     }
-    kept.insert(kept.begin(), text.substr(0, kMostBytes));
+    kept.insert(kept.begin(), text.substr(0, kShownBytes));
   }
   return join(kept, "; ");
 }

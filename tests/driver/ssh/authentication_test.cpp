@@ -7,14 +7,30 @@ namespace {
 class SshAuthentication : public BedTest {
  protected:
   // A key in the head's /root that h1 does not know.
-  static void make_key(HostBed& bed, const std::string& name, const std::string& type = "ed25519",
-                       const std::string& passphrase = {}) {
+  static std::string make_key(HostBed& bed, const std::string& name,
+                              const std::string& type = "ed25519",
+                              const std::string& passphrase = {}) {
     bash(bed.head(), cat("ssh-keygen -q -t ", type, " -N '", passphrase, "' -f ", name));
+    return name;
   }
   static void allow(HostBed& bed, const std::string& name) {
     const std::string key = read_file(bed.head().files() / "root" / (name + ".pub"));
     bash(bed.host(1), "echo " + shell_quote(trim(key)) + " >>/root/.ssh/authorized_keys");
   }
+
+  // An SSH agent on the head, which is there once it names its SSH_AUTH_SOCK.
+  static std::unique_ptr<Process> start_agent(HostBed& bed) {
+    return bed.head().start({"ssh-agent", "-D", "-a", "/root/socket"});
+  }
+  // Its passphrase, if it has one, is "secret".
+  static void add_to_agent(HostBed& bed, const std::string& key) {
+    bash(bed.head(),
+         cat("printf '#!/bin/sh\\necho secret\\n' >ask && chmod +x ask && "
+             "SSH_AUTH_SOCK=/root/socket SSH_ASKPASS=/root/ask SSH_ASKPASS_REQUIRE=force "
+             "ssh-add -q ",
+             key, " </dev/null"));
+  }
+  const ProcessOptions kWithAgent{.environment = {{"SSH_AUTH_SOCK", "/root/socket"}}};
 };
 
 TEST_F(SshAuthentication, EveryKindOfKeyLetsIn) {
@@ -78,23 +94,107 @@ TEST_F(SshAuthentication, TheSshAgentHasTheKey) {
   HostBed bed({.hosts = 1, .head_may_log_in = false});
   make_key(bed, "locked", "ed25519", "secret");
   allow(bed, "locked");
-  bash(bed.head(), "printf '#!/bin/sh\\necho secret\\n' >ask && chmod +x ask");
-  const auto agent = bed.head().start({"ssh-agent", "-D", "-a", "/root/socket"});
+  const auto agent = start_agent(bed);
   ASSERT_TRUE(agent->wait_for_output("SSH_AUTH_SOCK"));
-  const ProcessOptions with_agent{.environment = {{"SSH_AUTH_SOCK", "/root/socket"}}};
   auto command = launcher({"--quit", "h1"});
-  const auto empty = bed.head().run(command, with_agent);
-  EXPECT_TRUE(holds(error_of(empty, "h1"), "is refused with")) << empty.out;
-  bash(bed.head(),
-       "SSH_AUTH_SOCK=/root/socket SSH_ASKPASS=/root/ask SSH_ASKPASS_REQUIRE=force "
-       "ssh-add locked </dev/null");
-  const auto status = bed.head().run(command, with_agent);
+  const auto empty = bed.head().run(command, kWithAgent);
+  EXPECT_TRUE(holds(error_of(empty, "h1"), "the SSH agent at /root/socket holds no key"))
+      << empty.out;
+  add_to_agent(bed, "locked");
+  const auto status = bed.head().run(command, kWithAgent);
   EXPECT_EQ(status.code, 0) << status.out;
   // Also if the configuration names the key, whose file has a passphrase.
   bash(bed.head(),
        "printf 'Host h1\\n  IdentityAgent ~/socket\\n  IdentitiesOnly yes\\n"
        "  IdentityFile ~/locked\\n' >.ssh/config");
   EXPECT_EQ(bed.head().run(command).code, 0);
+}
+
+// sshd ends a session after six keys that it does not know.
+TEST_F(SshAuthentication, OfAnAgentsManyKeysTheNamedOneComesFirst) {
+  HostBed bed({.hosts = 1, .head_may_log_in = false});
+  make_key(bed, "locked", "ed25519", "secret");
+  allow(bed, "locked");
+  const auto agent = start_agent(bed);
+  ASSERT_TRUE(agent->wait_for_output("SSH_AUTH_SOCK"));
+  for (int i = 1; i <= 7; ++i) add_to_agent(bed, make_key(bed, cat("other", i)));
+  add_to_agent(bed, "locked");
+  const auto fails = [&](const std::vector<std::string>& words) {
+    auto command = launcher({"--quit", "h1"});
+    command.insert(command.end(), words.begin(), words.end());
+    return error_of(bed.head().run(command, kWithAgent), "h1");
+  };
+
+  EXPECT_TRUE(holds(fails({}), "Too many authentication failures"));
+  EXPECT_EQ(fails({"-i", "/root/locked"}), "");
+  EXPECT_EQ(fails({"-i", "/root/locked.pub"}), "");
+  for (const char* const file : {"locked", "locked.pub"}) {
+    for (const char* const only : {"yes", "no"}) {
+      bash(bed.head(),
+           cat("printf 'IdentitiesOnly ", only, "\nIdentityFile ~/", file, "\n' >.ssh/config"));
+      EXPECT_EQ(fails({}), "") << file << " " << only;
+    }
+  }
+  bash(bed.head(), "mv locked away");  // its public half is left
+  EXPECT_EQ(fails({}), "");
+  EXPECT_EQ(fails({"-i", "/root/locked"}), "");
+}
+
+TEST_F(SshAuthentication, WithIdentitiesOnlyNoOtherKeyOfTheAgentIsOffered) {
+  HostBed bed({.hosts = 1, .head_may_log_in = false});
+  make_key(bed, "known");
+  allow(bed, "known");
+  make_key(bed, "unknown");
+  const auto agent = start_agent(bed);
+  ASSERT_TRUE(agent->wait_for_output("SSH_AUTH_SOCK"));
+  add_to_agent(bed, "known");
+  const auto command = launcher({"--quit", "h1"});
+  EXPECT_EQ(bed.head().run(command, kWithAgent).code, 0);
+  for (const char* const file : {"unknown", "unknown.pub"}) {
+    bash(bed.head(), cat("printf 'IdentitiesOnly yes\nIdentityFile ~/", file, "\n' >.ssh/config"));
+    const auto status = bed.head().run(command, kWithAgent);
+    EXPECT_TRUE(holds(error_of(status, "h1"),
+                      "the SSH agent at /root/socket holds no other key to offer (IdentitiesOnly)"))
+        << status.out;
+    EXPECT_FALSE(holds(status.out, "chmod")) << status.out;
+  }
+  const auto status = bed.head().run(command, kWithAgent);
+  EXPECT_TRUE(holds(status.out, "/root/unknown.pub is a public key, whose private key is not in"))
+      << status.out;
+}
+
+// sshd counts a key twice that is offered from its file and by the agent.
+TEST_F(SshAuthentication, AKeyIsOfferedOnce) {
+  for (const char* const only : {"yes", "no"}) {
+    HostBed bed({.hosts = 1, .sshd_settings = {"MaxAuthTries 2"}, .head_may_log_in = false});
+    make_key(bed, "bad");
+    make_key(bed, "good");
+    allow(bed, "good");
+    const auto agent = start_agent(bed);
+    ASSERT_TRUE(agent->wait_for_output("SSH_AUTH_SOCK"));
+    add_to_agent(bed, "bad");
+    bash(bed.head(), cat("printf 'IdentitiesOnly ", only,
+                         "\nIdentityFile ~/bad\nIdentityFile ~/good\n' >.ssh/config"));
+    const auto status = bed.head().run(launcher({"--quit", "h1"}), kWithAgent);
+    EXPECT_EQ(status.code, 0) << only << ": " << status.out;
+  }
+}
+
+TEST_F(SshAuthentication, AnAgentsCertificateIsAnIdentityToo) {
+  HostBed bed({.hosts = 1,
+               .sshd_settings = {"TrustedUserCAKeys /etc/ssh/ca.pub"},
+               .head_may_log_in = false});
+  make_key(bed, "ca");
+  make_key(bed, "locked", "ed25519", "secret");
+  bash(bed.head(), "ssh-keygen -q -s ca -I me -n root locked.pub");
+  const std::string ca = read_file(bed.head().files() / "root/ca.pub");
+  bash(bed.host(1), "echo " + shell_quote(trim(ca)) + " >/etc/ssh/ca.pub");
+  const auto agent = start_agent(bed);
+  ASSERT_TRUE(agent->wait_for_output("SSH_AUTH_SOCK"));
+  add_to_agent(bed, "locked");
+  bash(bed.head(), "printf 'IdentitiesOnly yes\nIdentityFile ~/locked\n' >.ssh/config");
+  const auto status = bed.head().run(launcher({"--quit", "h1"}), kWithAgent);
+  EXPECT_EQ(status.code, 0) << status.out;
 }
 
 TEST_F(SshAuthentication, AnSshAgentThatNeverAnswersIsLeftAtTheDeadline) {
