@@ -7,7 +7,10 @@
 #include <cstdio>
 #include <deque>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/magic.h>
+#include <mutex>
+#include <pwd.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 #include <utility>
@@ -78,7 +81,7 @@ Status check_mode(const struct stat& about, const FileUser& user, const std::str
       if ((others & S_IWOTH) == 0) return {};
       return refuse(what, path, cat("can be written by everybody; run: ", fix("o-w")));
     case FileTrust::configuration:
-      if ((others & (S_IWGRP | S_IWOTH)) == 0) return {};
+      if ((others & (user.own_group == about.st_gid ? S_IWOTH : S_IWGRP | S_IWOTH)) == 0) return {};
       return refuse(what, path, cat("can be written by others than its owner; run: ", fix("go-w")));
   }
   return {};
@@ -174,10 +177,50 @@ class Walk {
   int links_ = 0;
 };
 
-}  // namespace
+bool has_only(const struct group& group, const std::string& name) {
+  const char* const* member = group.gr_mem;
+  while (*member != nullptr && name == *member) ++member;
+  return *member == nullptr;
+}
 
-FileUser this_user() {
-  FileUser user{::geteuid(), {::getegid()}};
+// The user's primary group, if the databases list nobody else in it.
+std::optional<gid_t> own_group_of(uid_t uid) {
+  std::vector<char> buffer(std::size_t{64} << 10);
+  passwd entry{};
+  passwd* user = nullptr;
+  if (::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &user) != 0 || user == nullptr) {
+    return std::nullopt;
+  }
+  const std::string name = user->pw_name;
+  const gid_t own = user->pw_gid;
+  struct group group {};
+  struct group* found = nullptr;
+  if (::getgrgid_r(own, &group, buffer.data(), buffer.size(), &found) != 0 || found == nullptr ||
+      !has_only(*found, name)) {
+    return std::nullopt;
+  }
+
+  static std::mutex one_at_a_time;  // the enumeration is the process's
+  const std::scoped_lock lock(one_at_a_time);
+  bool listed = false;  // a database that lists not even this user may keep others to itself, too
+  bool others = false;
+  int end = 0;
+  // NOLINTBEGIN(concurrency-mt-unsafe): nothing else here enumerates users
+  ::setpwent();
+  while ((end = ::getpwent_r(&entry, buffer.data(), buffer.size(), &user)) == 0) {
+    if (user->pw_gid != own) continue;
+    (user->pw_uid == uid ? listed : others) = true;
+  }
+  ::endpwent();
+  // NOLINTEND(concurrency-mt-unsafe)
+  return end == ENOENT && listed && !others ? std::optional<gid_t>(own) : std::nullopt;
+}
+
+FileUser this_user(const struct stat& about, FileTrust trust) {
+  FileUser user{::geteuid(), {::getegid()}, {}};
+  // The databases may be large, and on another machine.
+  const bool asks = trust == FileTrust::configuration && (about.st_mode & S_IWGRP) != 0;
+  if (asks) user.own_group = own_group_of(user.uid);
   const int count = ::getgroups(0, nullptr);
   if (count <= 0) return user;
   std::vector<gid_t> more(static_cast<std::size_t>(count));
@@ -186,6 +229,8 @@ FileUser this_user() {
   }
   return user;
 }
+
+}  // namespace
 
 Status check_trusted_file(const struct stat& about, const FileUser& user, const std::string& path,
                           std::string_view what, FileTrust trust, FileKind kind) {
@@ -204,7 +249,7 @@ Status check_trusted_file(int fd, const std::string& path, std::string_view what
                           FileKind kind) {
   struct stat about {};
   if (::fstat(fd, &about) != 0) return Status::from_errno(cat("look at ", what, " ", path), errno);
-  return check_trusted_file(about, this_user(), path, what, trust, kind);
+  return check_trusted_file(about, this_user(about, trust), path, what, trust, kind);
 }
 
 Result<UniqueFd> open_trusted_file(const std::string& path, std::string_view what, FileTrust trust,
@@ -214,7 +259,7 @@ Result<UniqueFd> open_trusted_file(const std::string& path, std::string_view wha
     // The rule that the file breaks says more than the kernel's refusal.
     struct stat about {};
     if (::stat(path.c_str(), &about) != 0) return fd.status();
-    const Status why = check_trusted_file(about, this_user(), path, what, trust, kind);
+    const Status why = check_trusted_file(about, this_user(about, trust), path, what, trust, kind);
     return why.ok() ? fd.status() : Status(Code::permission_denied, why.message());
   }
   HVD_RETURN_IF_ERROR(fd.status());

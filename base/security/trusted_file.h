@@ -7,6 +7,7 @@
 // mounted Secret (token -> ..data/token, ..data -> ..2026_01_01). Safe from any thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <sys/stat.h>
@@ -26,7 +27,8 @@ enum class FileTrust {
   private_key,
   // Others may read it, only its group may write it.
   known_hosts,
-  // Others may read it, nobody else may write it.
+  // Others may read it, nobody else may write it. Its group may if it has no other member: with
+  // umask 002, files of a user who has a group of their own are like that. Debian's ssh allows it.
   configuration,
 };
 
@@ -48,8 +50,8 @@ Status check_trusted_file(int fd, const std::string& path, std::string_view what
 struct FileUser {
   uid_t uid = 0;
   std::vector<gid_t> groups;
+  std::optional<gid_t> own_group;  // has no other member
 };
-FileUser this_user();
 Status check_trusted_file(const struct stat& about, const FileUser& user, const std::string& path,
                           std::string_view what, FileTrust trust, FileKind kind);
 

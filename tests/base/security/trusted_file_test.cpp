@@ -6,6 +6,7 @@
 #include <functional>
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <optional>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,7 +75,8 @@ TEST(TrustedFile, OwnerModeAndGroupDecide) {
     about.st_mode = S_IFREG | row.mode;
     about.st_uid = row.owner;
     about.st_gid = kGroup;
-    const FileUser user{row.user, row.in_group ? std::vector<gid_t>{kGroup} : std::vector<gid_t>{}};
+    const FileUser user{row.user, row.in_group ? std::vector<gid_t>{kGroup} : std::vector<gid_t>{},
+                        std::nullopt};
     const Status status =
         check_trusted_file(about, user, "/x", "token file", row.trust, FileKind::regular);
     EXPECT_EQ(status.ok(), row.fine)
@@ -84,11 +86,31 @@ TEST(TrustedFile, OwnerModeAndGroupDecide) {
   }
 }
 
+// With umask 002, whose files their group may write.
+TEST(TrustedFile, AGroupWithoutOtherMembersMayWriteAConfigurationAndNothingSecret) {
+  const auto error = [](FileTrust trust, mode_t mode, std::optional<gid_t> own_group) {
+    struct stat about {};
+    about.st_mode = S_IFREG | mode;
+    about.st_uid = 1000;
+    about.st_gid = kGroup;
+    return check_trusted_file(about, {1000, {kGroup}, own_group}, "/x", "file", trust,
+                              FileKind::regular)
+        .message();
+  };
+  EXPECT_EQ(error(FileTrust::configuration, 0664, kGroup), "");
+  EXPECT_EQ(error(FileTrust::configuration, 0664, {}),
+            "file /x can be written by others than its owner; run: chmod go-w /x");
+  EXPECT_NE(error(FileTrust::configuration, 0664, kGroup + 1), "");
+  EXPECT_NE(error(FileTrust::configuration, 0666, kGroup), "");
+  EXPECT_NE(error(FileTrust::secret, 0660, kGroup), "");
+  EXPECT_NE(error(FileTrust::private_key, 0660, kGroup), "");
+}
+
 // Root's own group holds many a daemon that is not root.
 TEST(TrustedFile, RootsGroupSharesNoSecret) {
   struct stat about {};
   about.st_mode = S_IFREG | 0440;
-  const FileUser user{1000, {0}};
+  const FileUser user{1000, {0}, std::nullopt};
   const Status status =
       check_trusted_file(about, user, "/x", "token file", FileTrust::secret, FileKind::regular);
   EXPECT_EQ(status.code(), Code::failed_precondition) << status.message();
@@ -100,8 +122,8 @@ TEST(TrustedFile, TheErrorSaysWhatIsWrongAndWhatHelps) {
     about.st_mode = S_IFREG | mode;
     about.st_uid = owner;
     about.st_gid = kGroup;
-    return check_trusted_file(about, {1000, groups}, "/token", "token file", FileTrust::secret,
-                              FileKind::regular)
+    return check_trusted_file(about, {1000, groups, std::nullopt}, "/token", "token file",
+                              FileTrust::secret, FileKind::regular)
         .message();
   };
   EXPECT_EQ(error(1000, 0644, {}),

@@ -232,6 +232,27 @@ TEST_F(SshConnection, TheConfigurationMayChangeTheListsOfAlgorithms) {
   EXPECT_TRUE(holds(error_of(launch(bed, {"h1"}), "h1"), "Ciphers -* cannot be used"));
 }
 
+// As useradd makes users, and their umask 002 the file.
+TEST_F(SshConnection, AGroupWithoutOtherMembersMayWriteTheConfiguration) {
+  HostBed bed({.hosts = 1});
+  bash(bed.head(),
+       "printf 'root:x:0:0::/root:/bin/bash\nother:x:77:77::/:/bin/sh\n' >/etc/passwd && "
+       "printf 'root:x:0:\nother:x:77:\n' >/etc/group && "
+       "printf 'Host x1\n  HostName h1\n' >.ssh/config && chmod 664 .ssh/config");
+  const auto refused = [&] {
+    return holds(error_of(launch(bed, {"x1"}), "x1"), "can be written by others than its owner");
+  };
+  EXPECT_EQ(launch(bed, {"x1"}).code, 0);
+  bash(bed.head(), "echo root:x:0:root >/etc/group");
+  EXPECT_EQ(launch(bed, {"x1"}).code, 0);
+  bash(bed.head(), "echo root:x:0:root,other >/etc/group");
+  EXPECT_TRUE(refused());
+  bash(bed.head(), "echo root:x:0: >/etc/group && sed -i s/77:77/77:0/ /etc/passwd");
+  EXPECT_TRUE(refused());
+  bash(bed.head(), "sed -i s/77:0/77:77/ /etc/passwd && chgrp 77 .ssh/config");
+  EXPECT_TRUE(refused());
+}
+
 TEST_F(SshConnection, AMistakeInTheConfigurationNamesFileAndLine) {
   HostBed bed({.hosts = 1});
   bash(bed.head(), "printf 'Host h1\\n  Port high\\n' >other");
