@@ -16,8 +16,8 @@ namespace {
 
 // Rounds of copying for one tunnel before the others have their turn.
 constexpr int kMaxRounds = 16;
-// The agent's exit status follows its last byte, normally at once.
-constexpr std::chrono::milliseconds kExitStatusTimeout{1'000};
+// The agent's exit status and the end of its output follow each other, normally at once.
+constexpr std::chrono::milliseconds kEndTimeout{1'000};
 
 std::string last_lines(const StderrTail& tail) {
   constexpr std::size_t kMost = 5;
@@ -120,7 +120,7 @@ bool Tunnel::read_output(Buffer& buffer) {
   if (count == SSH_EOF) {
     output_ended_ = true;
     ::shutdown(socket_.get(), SHUT_WR);
-    close_at_ = Clock::now() + kExitStatusTimeout;
+    close_at_ = Clock::now() + kEndTimeout;
     return true;
   }
   if (count <= 0) return false;
@@ -182,13 +182,26 @@ void Tunnel::close_if_ended() {
     return close(cat("was lost with its SSH connection: ", error_text(session())));
   }
   if (!output_ended_) {
-    if (ssh_channel_is_closed(payload_.channel) != 0) close(exit_or("closed its link"));
-    return;
+    if (ssh_channel_is_closed(payload_.channel) != 0) return close(exit_or("closed its link"));
+    return close_if_held_open();
   }
   // The output has ended, so this call is the only one that makes libssh process what arrives.
   if (exit_.empty()) ssh_channel_get_exit_status(payload_.channel);
   if (!exit_.empty() || ssh_channel_is_closed(payload_.channel) != 0 || Clock::now() >= close_at_) {
     close(exit_or("closed its link"));
+  }
+}
+
+// A process that the start files of the host's shell have left in the background holds the output
+// open, and sshd the channel. The time runs while nothing arrives and the driver has taken all.
+void Tunnel::close_if_held_open() {
+  if (exit_.empty()) return;
+  if (!to_driver_.empty()) {
+    close_at_ = kNever;
+  } else if (close_at_ == kNever) {
+    close_at_ = Clock::now() + kEndTimeout;
+  } else if (Clock::now() >= close_at_) {
+    close(exit_);
   }
 }
 

@@ -70,6 +70,7 @@ class Tunnel {
   bool write_to_agent();
   bool flush_to_driver();
   void close_if_ended();
+  void close_if_held_open();
   void close(const std::string& reason);
   std::string exit_or(const std::string& other) const { return exit_.empty() ? other : exit_; }
 

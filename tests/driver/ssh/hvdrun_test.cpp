@@ -1,4 +1,6 @@
 // The messages of hvdrun for a job on hosts that cannot take part.
+#include <algorithm>
+
 #include "tests/driver/ssh/ssh_test.h"
 
 namespace hvd::test {
@@ -105,6 +107,17 @@ TEST_F(SshHvdrun, OddHostsWork) {
   }
   EXPECT_FALSE(holds(job.out, "Welcome")) << job.out;
   EXPECT_FALSE(holds(job.err, "warning")) << job.err;
+}
+
+// Such a process holds the agent's output open when the agent has ended.
+TEST_F(SshHvdrun, AProcessThatStartFilesLeaveBehindHoldsUpNoEndAndLosesNoOutput) {
+  HostBed bed({.hosts = 1});
+  bash(bed.host(1), "echo 'sleep 1000000 &' >.bashrc");
+  const auto job =
+      hvdrun(bed, {"-wd", "/", "-H", "h1:1", "sh", "-c", "yes 123456789 | head -n 300000"});
+  EXPECT_EQ(job.code, 0) << job.err;
+  EXPECT_EQ(std::count(job.out.begin(), job.out.end(), '\n'), 300'000);
+  EXPECT_FALSE(holds(job.err, "no sign of life")) << job.err;
 }
 
 TEST_F(SshHvdrun, ACacheThatCannotBeUsedNamesTheFlagThatHelps) {
