@@ -21,7 +21,7 @@ namespace asio = boost::asio;
 // A callback of the launcher on one of its threads.
 struct LaunchUpdate {
   HostIndex host = 0;
-  std::variant<Step, AgentConnection, HostError> value;
+  std::variant<Step, std::string, AgentConnection, HostError> value;  // a text is a warning
 };
 
 }  // namespace
@@ -113,6 +113,7 @@ class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl>
     }
     ssh::Callbacks callbacks;
     callbacks.on_step = [this, host](Step step) { push({host, step}); };
+    callbacks.on_warning = [this, host](const std::string& text) { push({host, text}); };
     callbacks.on_end = [this, host](std::variant<AgentConnection, HostError> result) {
       std::visit([&](auto& value) { push({host, std::move(value)}); }, result);
     };
@@ -151,6 +152,10 @@ class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl>
     if (attempt == attempts_.end()) return;  // it was given up meanwhile
     if (const Step* const step = std::get_if<Step>(&update.value)) {
       callbacks_.on_step(update.host, *step);
+      return;
+    }
+    if (const auto* const text = std::get_if<std::string>(&update.value)) {
+      callbacks_.on_warning(*text);
       return;
     }
 

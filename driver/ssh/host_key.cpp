@@ -19,7 +19,7 @@ std::string changed(const Route& route, const KnownKey& known, ssh_key key) {
 
 }  // namespace
 
-Status check_host_key(ssh_session session, const Route& route) {
+Status check_host_key(ssh_session session, const Route& route, const Warn& warn) {
   ssh_key raw = nullptr;
   if (ssh_get_server_publickey(session, &raw) != SSH_OK) {
     return {Code::internal, "the host's key cannot be read"};
@@ -51,8 +51,13 @@ Status check_host_key(ssh_session session, const Route& route) {
                 " ", fingerprint_of(key.get()), " is in none of ", join(files, ", "),
                 ". Add it, or accept new hosts")};
   }
-  return append_known_host(route.known_hosts.front(), route.key_name, key.get())
-      .with_context("the host is new, but its key could not be written to known_hosts");
+  // ssh goes on as well.
+  const Status remembered = append_known_host(route.known_hosts.front(), route.key_name, key.get());
+  if (!remembered.ok()) {
+    warn(cat("the keys of new hosts are accepted, but not remembered: ", remembered.message(),
+             "; --ssh-known-hosts names another file"));
+  }
+  return {};
 }
 
 }  // namespace hvd::driver::ssh

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -26,6 +27,10 @@ struct Work {
   void step(Step step) {
     const std::scoped_lock lock(mutex);
     if (!detached && callbacks.on_step) callbacks.on_step(step);
+  }
+  void warn(const std::string& text) {
+    const std::scoped_lock lock(mutex);
+    if (!detached && callbacks.on_warning) callbacks.on_warning(text);
   }
   void end(std::variant<AgentConnection, HostError> result) {
     const std::scoped_lock lock(mutex);
@@ -118,18 +123,26 @@ class Launcher::Impl : public std::enable_shared_from_this<Impl> {
     work.end(HostError{.step = step, .message = connection.status().message()});
   }
 
+  bool is_new_warning(const std::string& text) {
+    const std::scoped_lock lock(mutex_);
+    return warnings_.insert(text).second;
+  }
+
   Result<AgentConnection> connect_and_start(Work& work, const std::function<void(Step)>& begin) {
-    auto route = plan_route(options_, work.target);
-    if (!route.ok()) return route.status();
     const auto within = [&](std::chrono::milliseconds limit) {
       return Deadline{.stop = &work.stop, .at = Clock::now() + limit};
     };
+    const auto warn = [&](const std::string& text) {
+      if (is_new_warning(text)) work.warn(text);
+    };
+    auto route = plan_route(options_, work.target);
+    if (!route.ok()) return route.status();
     auto connected = connect(*route, within(options_.connect_timeout), begin);
     if (!connected.ok()) return connected.status();
     ssh_session const session = connected->session.get();
 
     begin(Step::host_key);
-    HVD_RETURN_IF_ERROR(check_host_key(session, *route));
+    HVD_RETURN_IF_ERROR(check_host_key(session, *route, warn));
     begin(Step::authenticate);
     HVD_RETURN_IF_ERROR(authenticate(session, *route, within(options_.step_timeout)));
 
@@ -191,7 +204,8 @@ class Launcher::Impl : public std::enable_shared_from_this<Impl> {
   std::mutex mutex_;
   std::deque<std::shared_ptr<Work>> waiting_;
   std::vector<std::shared_ptr<Work>> in_progress_;
-  int workers_ = 0;  // threads that will look at `waiting_` again
+  std::set<std::string> warnings_;  // given so far
+  int workers_ = 0;                 // threads that will look at `waiting_` again
   ThreadGroup threads_;
 };
 

@@ -31,6 +31,8 @@ struct Callbacks {
   // A step begins; start_agent is also reported again and again while the agent is copied. The
   // first call means that the host has left the queue.
   std::function<void(Step step)> on_step;
+  // One line for the user; a launcher says each line once, whichever host it comes from.
+  std::function<void(const std::string& text)> on_warning;
   // Once: a running agent to which nothing was sent yet, or the reason why there is none.
   std::function<void(std::variant<AgentConnection, HostError> result)> on_end;
 };

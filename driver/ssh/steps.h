@@ -18,6 +18,9 @@
 
 namespace hvd::driver::ssh {
 
+// Says one line to the user and goes on.
+using Warn = std::function<void(const std::string& text)>;
+
 // All parameters of the connection to one host, settled before the first packet is sent.
 struct Route {
   std::string destination;  // as the user named it
@@ -64,7 +67,7 @@ struct Connected {
 Result<Connected> connect(const Route& route, const Deadline& deadline,
                           const std::function<void(Step)>& step);
 
-Status check_host_key(ssh_session session, const Route& route);
+Status check_host_key(ssh_session session, const Route& route, const Warn& warn);
 
 Status authenticate(ssh_session session, const Route& route, const Deadline& deadline);
 

@@ -120,6 +120,25 @@ TEST_F(SshHvdrun, AProcessThatStartFilesLeaveBehindHoldsUpNoEndAndLosesNoOutput)
   EXPECT_FALSE(holds(job.err, "no sign of life")) << job.err;
 }
 
+TEST_F(SshHvdrun, NewHostsThatCannotBeRememberedAreAcceptedWithOneWarning) {
+  HostBed bed({.hosts = 2, .head_knows_hosts = false});
+  bash(bed.head(),
+       "rm -f .ssh/known_hosts && mount --bind .ssh .ssh && mount -o remount,bind,ro .ssh");
+  const std::vector<std::string> words{"-wd", "/", "-H", "h1,h2", "hostname"};
+  const auto job = hvdrun(bed, words);
+  EXPECT_EQ(job.code, 0) << job.err;
+  const auto warning = job.err.find("/root/.ssh/known_hosts: Read-only file system");
+  ASSERT_NE(warning, std::string::npos) << job.err;
+  EXPECT_EQ(job.err.find("Read-only", warning + 30), std::string::npos) << job.err;
+  EXPECT_TRUE(holds(job.err, "--ssh-known-hosts")) << job.err;
+
+  auto elsewhere = words;
+  elsewhere.insert(elsewhere.begin(), {"--ssh-known-hosts", "/root/known"});
+  const auto quiet = hvdrun(bed, elsewhere);
+  EXPECT_EQ(quiet.code, 0) << quiet.err;
+  EXPECT_FALSE(holds(quiet.err, "known")) << quiet.err;
+}
+
 TEST_F(SshHvdrun, ACacheThatCannotBeUsedNamesTheFlagThatHelps) {
   HostBed bed({.hosts = 2});
   bash(bed.host(1), "mkdir -p .cache && mount -t tmpfs -o size=300k tmpfs .cache");

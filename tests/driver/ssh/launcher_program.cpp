@@ -203,6 +203,7 @@ class Program {
       ++steps_;
       changed_.notify_all();
     };
+    callbacks.on_warning = [host](const std::string& text) { say(host, " warning ", text); };
     callbacks.on_end = [this, host](std::variant<AgentConnection, HostError> result) {
       const std::scoped_lock lock(mutex_);
       if (auto* const agent = std::get_if<AgentConnection>(&result)) {
