@@ -117,6 +117,17 @@ Digest sha256(std::string_view bytes) {
   return digest;
 }
 
+std::string hmac_sha1(std::string_view key, std::string_view bytes) {
+  std::string digest(20, '\0');
+  const auto* const raw = reinterpret_cast<const unsigned char*>(bytes.data());
+  if (EVP_Q_mac(nullptr, "HMAC", nullptr, "SHA1", nullptr, key.data(), key.size(), raw,
+                bytes.size(), reinterpret_cast<unsigned char*>(digest.data()), digest.size(),
+                nullptr) == nullptr) {
+    digest.clear();
+  }
+  return digest;
+}
+
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }

@@ -45,6 +45,9 @@ Result<std::string> from_hex(std::string_view digits);
 std::string to_base64(std::string_view bytes);
 Result<std::string> from_base64(std::string_view text);
 Digest sha256(std::string_view bytes);
+// 20 bytes; none if the system has no SHA-1. Only for the names of hosts in OpenSSH's known_hosts,
+// whose format asks for it.
+std::string hmac_sha1(std::string_view key, std::string_view bytes);
 // Takes the same time wherever the first difference lies.
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 

@@ -116,15 +116,15 @@ class Reader {
     int number = 0;
     active_ = active;
     for (const std::string& line : split(text, '\n')) {
-      ++number;
-      const auto place = [&] { return cat(source, ":", number); };
+      const std::string place = cat(source, ":", ++number);
       auto parsed = parse_line(trim(line));
-      if (!parsed.ok()) return parsed.status().with_context(place());
+      if (!parsed.ok()) return parsed.status().with_context(place);
       if (parsed->arguments.empty()) continue;
       if (parsed->arguments.size() == 1) {
-        return {Code::invalid_argument, cat(place(), ": ", parsed->arguments[0], " has no value")};
+        return {Code::invalid_argument, cat(place, ": ", parsed->arguments[0], " has no value")};
       }
-      HVD_RETURN_IF_ERROR(apply(*parsed, directory, depth).with_context(place()));
+      place_ = place;
+      HVD_RETURN_IF_ERROR(apply(*parsed, directory, depth).with_context(place));
     }
     return {};
   }
@@ -176,12 +176,13 @@ class Reader {
       std::string_view name;
       std::string HostConfig::*field;
     };
-    static constexpr std::array<Keyword, 14> kKeywords{{
+    static constexpr std::array<Keyword, 15> kKeywords{{
         {"hostname", &HostConfig::host_name},
         {"user", &HostConfig::user},
         {"identityagent", &HostConfig::identity_agent},
         {"stricthostkeychecking", &HostConfig::strict_host_key_checking},
         {"hostkeyalias", &HostConfig::host_key_alias},
+        {"hashknownhosts", &HostConfig::hash_known_hosts},
         {"addressfamily", &HostConfig::address_family},
         {"bindaddress", &HostConfig::bind_address},
         {"ciphers", &HostConfig::ciphers},
@@ -195,9 +196,30 @@ class Reader {
 
     const auto* const found = std::find_if(kKeywords.begin(), kKeywords.end(),
                                            [&](const Keyword& k) { return k.name == key; });
-    if (found == kKeywords.end()) return;
+    if (found == kKeywords.end()) return warn_if_unsupported(key, lower(value));
     std::string& field = into_.*(found->field);
     if (field.empty()) field = value;
+  }
+
+  // Of the keywords without effect, those that change which host is reached, how its key is
+  // checked, or which key is offered. Others, such as ControlMaster, mean nothing to a launcher.
+  void warn_if_unsupported(const std::string& key, const std::string& value) const {
+    static constexpr std::array<std::string_view, 8> kNames{"BindInterface",
+                                                            "CanonicalizeHostname",
+                                                            "KnownHostsCommand",
+                                                            "PKCS11Provider",
+                                                            "ProxyUseFdpass",
+                                                            "RevokedHostKeys",
+                                                            "Tag",
+                                                            "VerifyHostKeyDNS"};
+    if (value == "no" || value == "none") return;
+    const auto* const found = std::find_if(
+        kNames.begin(), kNames.end(), [&](std::string_view name) { return lower(name) == key; });
+    if (found != kNames.end()) warn(cat(*found, " is not supported and has no effect"));
+  }
+
+  void warn(std::string_view text) const {
+    if (query_.warn) query_.warn(cat(place_, ": ", text));
   }
 
   static void add(std::vector<std::string>& list, const std::string& value) {
@@ -217,43 +239,56 @@ class Reader {
     return matched;
   }
 
+  // The criteria after one that does not hold are read, but not asked: a command runs only where
+  // the others hold.
   Status match(const std::vector<std::string>& arguments) {
-    bool all = true;
+    active_ = true;
     for (std::size_t i = 1; i < arguments.size(); ++i) {
       std::string criterion = lower(arguments[i]);
       const bool negated = criterion.starts_with('!');
       if (negated) criterion.erase(0, 1);
-      if (criterion == "all") {
-        all = all && !negated;
-        continue;
-      }
-      if (criterion == "canonical" || criterion == "final") {
-        all = all && negated;  // there is no second pass
-        continue;
-      }
-
-      if (++i == arguments.size()) {
+      const bool is_bare = criterion == "all" || criterion == "canonical" || criterion == "final";
+      if (!is_bare && ++i == arguments.size()) {
         return {Code::invalid_argument, cat("Match ", criterion, " has no value")};
       }
-      std::string subject;
-      if (criterion == "host") {
-        subject = into_.host_name.empty() ? query_.host : into_.host_name;
-      } else if (criterion == "originalhost") {
-        subject = query_.host;
-      } else if (criterion == "localuser") {
-        subject = query_.local_user;
-      } else if (criterion == "user") {
-        subject = query_.user;
-        if (subject.empty()) subject = into_.user;
-        if (subject.empty()) subject = query_.local_user;
-      } else {
-        all = false;  // exec and the like
-        continue;
-      }
-      all = all && matches_list(subject, arguments[i]) != negated;
+      if (!active_) continue;
+      const auto holds = criterion_holds(criterion, arguments[i]);
+      if (!holds.ok()) return holds.status();
+      active_ = holds->has_value() && **holds != negated;
     }
-    active_ = all;
     return {};
+  }
+
+  // Nothing: the criterion is not supported.
+  Result<std::optional<bool>> criterion_holds(const std::string& criterion,
+                                              const std::string& value) {
+    const auto matches = [&](const std::string& subject) {
+      return std::optional(matches_list(subject, value));
+    };
+    const std::string& host = into_.host_name.empty() ? query_.host : into_.host_name;
+    std::string user = query_.user.empty() ? into_.user : query_.user;
+    if (user.empty()) user = query_.local_user;
+
+    if (criterion == "all") return std::optional(true);
+    if (criterion == "canonical") return std::optional(false);  // there is no such pass
+    if (criterion == "host") return matches(host);
+    if (criterion == "originalhost") return matches(query_.host);
+    if (criterion == "localuser") return matches(query_.local_user);
+    if (criterion == "user") return matches(user);
+    if (criterion == "exec" && query_.run_command) {
+      auto succeeded =
+          query_.run_command(expand(value, {.home = query_.home,
+                                            .local_user = query_.local_user,
+                                            .host = host,
+                                            .original_host = query_.host,
+                                            .user = user,
+                                            .port = into_.port == 0 ? 22 : into_.port}));
+      if (!succeeded.ok())
+        return succeeded.status().with_context(cat("Match exec \"", value, "\""));
+      return std::optional(*succeeded);
+    }
+    warn(cat("Match ", criterion, " is not supported: the block is skipped"));
+    return std::optional<bool>();
   }
 
   Status include(const std::vector<std::string>& arguments, const std::string& directory,
@@ -277,6 +312,7 @@ class Reader {
 
   const ConfigQuery& query_;
   HostConfig& into_;
+  std::string place_;  // "FILE:LINE"
   bool active_ = true;
   bool identities_only_seen_ = false;
 };

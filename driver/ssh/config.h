@@ -1,12 +1,14 @@
 // The parameters of a host in ~/.ssh/config: the keywords that matter to a launcher, read as ssh
 // reads them (the first value found wins, identity files add up, patterns, Include, Match). libssh
 // can read the file, too, but reports neither all identity files nor StrictHostKeyChecking. Pure
-// but for the files that are read; values; safe from any thread.
+// but for the files that are read and the commands of Match exec; values; safe from any thread.
 //
-// Not supported: Match exec, canonical, final, localnetwork and tagged (such a block is skipped),
-// and every keyword without a field in HostConfig.
+// Not supported: CanonicalizeHostname; Match final, localnetwork and tagged (such a block is
+// skipped); and every keyword without a field in HostConfig. Where that changes which host is
+// reached, or how its key is checked, there is a warning.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,6 +33,7 @@ struct HostConfig {
   std::vector<std::string> global_known_hosts;
   std::string strict_host_key_checking;
   std::string host_key_alias;
+  std::string hash_known_hosts;
   std::string address_family;  // "inet", "inet6"; else any
   std::string bind_address;
   std::string ciphers;
@@ -47,6 +50,10 @@ struct ConfigQuery {
   std::string user;        // empty: not given
   std::string local_user;  // this process's
   std::string home;        // of this process's user: for "~"
+  // Whether the command of Match exec succeeds; an error ends the reading.
+  std::function<Result<bool>(const std::string& command)> run_command = {};
+  // Of a part that has no effect, with its file and line.
+  std::function<void(const std::string& text)> warn = {};
 };
 
 // `file`: -F, which must exist; "none": no file at all; empty: ~/.ssh/config and

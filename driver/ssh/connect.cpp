@@ -41,7 +41,11 @@ std::string host_key_algorithms(const Route& route) {
   if (route.host_key_check != HostKeyCheck::off) {
     std::vector<std::string> files = route.known_hosts;
     files.insert(files.end(), route.global_known_hosts.begin(), route.global_known_hosts.end());
-    for (const KnownKey& known : look_up(files, route.key_name, nullptr)) {
+    std::vector<KnownKey> keys = look_up(files, route.key_name, nullptr);
+    if (keys.empty() && !route.name_without_port.empty()) {
+      keys = look_up(files, route.name_without_port, nullptr);
+    }
+    for (const KnownKey& known : keys) {
       if (known.type == "ssh-rsa") {
         add("rsa-sha2-512");
         add("rsa-sha2-256");

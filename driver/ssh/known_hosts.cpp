@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/security/crypto.h"
 #include "base/security/trusted_file.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
@@ -68,6 +69,53 @@ UniqueFd open_to_append(const std::string& file) {
   return UniqueFd(::open(file.c_str(), kHow | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
 }
 
+std::string_view type_of(ssh_key key) {
+  const char* const curve = ssh_pki_key_ecdsa_name(key);
+  if (curve != nullptr && std::string_view(curve).starts_with("ecdsa-")) return curve;
+  return ssh_key_type_to_char(ssh_key_type(key));
+}
+
+// The lines for `name` that begin with `marker`; empty: those without one.
+std::vector<KnownKey> read_entries(const std::vector<std::string>& files, const std::string& name,
+                                   std::string_view marker, ssh_key key) {
+  std::vector<KnownKey> found;
+  for (const std::string& file : files) {
+    // check_known_hosts() has reported files that cannot be trusted.
+    const auto fd = open_known_hosts(file);
+    if (!fd.ok()) continue;
+    std::ifstream in(path_of(fd->get()));
+    std::string line;
+    for (int number = 1; number < kMostLines && std::getline(in, line); ++number) {
+      for (char& c : line) c = c == '\t' ? ' ' : c;
+      std::string_view text = trim(line);
+      if (text.empty() || text.front() == '#') continue;
+      const std::string_view first = text.substr(0, text.find(' '));
+      if (first.starts_with('@') ? first != marker : !marker.empty()) continue;
+      text = trim(text.substr(marker.size()));
+
+      Entry entry;
+      const std::string plain(text);
+      if (ssh_known_hosts_parse_line(name.c_str(), plain.c_str(), &entry.entry) != SSH_OK) continue;
+      ssh_key known = entry.entry->publickey;
+      found.push_back({.file = file,
+                       .line = number,
+                       .type = std::string(type_of(known)),
+                       .fingerprint = fingerprint_of(known),
+                       .same = key != nullptr && ssh_key_cmp(known, key, SSH_KEY_CMP_PUBLIC) == 0});
+    }
+  }
+  return found;
+}
+
+// As ssh-keygen -H writes it: nobody can tell the name from it without guessing it first.
+std::string hashed_name(const std::string& name) {
+  constexpr std::size_t kSalt = 20;
+  const std::string salt = random_bytes(kSalt);
+  const std::string hash = hmac_sha1(salt, name);
+  // A cryptographic policy may leave out SHA-1.
+  return hash.empty() ? name : cat("|1|", to_base64(salt), "|", to_base64(hash));
+}
+
 }  // namespace
 
 Status check_known_hosts(const std::vector<std::string>& files) {
@@ -97,48 +145,26 @@ std::string fingerprint_of(ssh_key key) {
   return result;
 }
 
+std::string KnownKey::place() const { return cat(file, ":", line); }
+
 std::vector<KnownKey> look_up(const std::vector<std::string>& files, const std::string& name,
                               ssh_key key) {
-  std::vector<KnownKey> found;
-  for (const std::string& file : files) {
-    // check_known_hosts() has reported files that cannot be trusted.
-    const auto fd = open_known_hosts(file);
-    if (!fd.ok()) continue;
-    std::ifstream in(path_of(fd->get()));
-    std::string line;
-    for (int number = 1; number < kMostLines && std::getline(in, line); ++number) {
-      std::string_view text = trim(line);
-      if (text.empty() || text.front() == '#') continue;
-      bool revoked = false;
-      if (text.front() == '@') {
-        // Certificates of hosts are not supported; revoked keys are.
-        if (!text.starts_with("@revoked")) continue;
-        revoked = true;
-        text = trim(text.substr(std::string_view("@revoked").size()));
-      }
-
-      std::string plain(text);
-      for (char& c : plain) c = c == '\t' ? ' ' : c;
-      Entry entry;
-      if (ssh_known_hosts_parse_line(name.c_str(), plain.c_str(), &entry.entry) != SSH_OK) continue;
-      found.push_back({.file = file,
-                       .line = number,
-                       .type = ssh_key_type_to_char(ssh_key_type(entry.entry->publickey)),
-                       .fingerprint = fingerprint_of(entry.entry->publickey),
-                       .revoked = revoked,
-                       .same = key != nullptr &&
-                               ssh_key_cmp(entry.entry->publickey, key, SSH_KEY_CMP_PUBLIC) == 0});
-      const char* const curve = ssh_pki_key_ecdsa_name(entry.entry->publickey);
-      if (curve != nullptr && found.back().type.starts_with("ecdsa") &&
-          std::string_view(curve).starts_with("ecdsa-")) {
-        found.back().type = curve;
-      }
-    }
+  std::vector<KnownKey> found = read_entries(files, name, "", key);
+  for (KnownKey& entry : read_entries(files, name, "@revoked", key)) {
+    entry.revoked = true;
+    found.push_back(std::move(entry));
   }
   return found;
 }
 
-Status append_known_host(const std::string& file, const std::string& name, ssh_key key) {
+std::optional<KnownKey> find_authority(const std::vector<std::string>& files,
+                                       const std::string& name) {
+  const auto found = read_entries(files, name, "@cert-authority", nullptr);
+  return found.empty() ? std::nullopt : std::optional(found.front());
+}
+
+Status append_known_host(const std::string& file, const std::string& name, ssh_key key,
+                         bool hashed) {
   // Two of our own sessions to one host must not both find it unknown and write it twice.
   static std::mutex one_at_a_time;
   const std::scoped_lock lock(one_at_a_time);
@@ -148,12 +174,7 @@ Status append_known_host(const std::string& file, const std::string& name, ssh_k
 
   const std::string base64 = public_base64(key);
   if (base64.empty()) return {Code::internal, "the host's key cannot be exported"};
-  const char* type = ssh_key_type_to_char(ssh_key_type(key));
-  if (const char* const curve = ssh_pki_key_ecdsa_name(key);
-      curve != nullptr && std::string_view(curve).starts_with("ecdsa-")) {
-    type = curve;
-  }
-  std::string line = cat(name, " ", type, " ", base64, "\n");
+  std::string line = cat(hashed ? hashed_name(name) : name, " ", type_of(key), " ", base64, "\n");
 
   if (const std::size_t slash = file.rfind('/'); slash != std::string::npos && slash > 0) {
     // It may exist already. If it cannot be created, open() fails and names the reason.

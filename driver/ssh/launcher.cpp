@@ -135,7 +135,7 @@ class Launcher::Impl : public std::enable_shared_from_this<Impl> {
     const auto warn = [&](const std::string& text) {
       if (is_new_warning(text)) work.warn(text);
     };
-    auto route = plan_route(options_, work.target);
+    auto route = plan_route(options_, work.target, within(options_.connect_timeout), warn);
     if (!route.ok()) return route.status();
     auto connected = connect(*route, within(options_.connect_timeout), begin);
     if (!connected.ok()) return connected.status();

@@ -1,11 +1,17 @@
 #include <array>
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
+#include <fcntl.h>
 #include <pwd.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
+#include "base/descriptors.h"
 #include "base/text.h"
+#include "driver/core/spawn.h"
 #include "driver/ssh/config.h"
 #include "driver/ssh/steps.h"
 
@@ -36,6 +42,27 @@ LocalUser local_user() {
   if (const char* const name = std::getenv("USER")) user.name = name;
   // NOLINTEND(concurrency-mt-unsafe)
   return user;
+}
+
+// The command of a condition of the configuration, run by the user's shell as ssh runs it.
+Result<bool> succeeds(const std::string& command, const Deadline& deadline) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): hvdrun does not change its environment
+  const char* const shell = std::getenv("SHELL");
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null) return Status::from_errno("open /dev/null", errno);
+  const auto child =
+      spawn_in_session({shell == nullptr || *shell == '\0' ? "/bin/sh" : shell, "-c", command},
+                       {.input = null.get(), .output = null.get()});
+  if (!child.ok()) return child.status();
+
+  const auto ended = watch_child(*child);
+  Status waited = ended.ok() ? deadline.wait_for(ended->get(), POLLIN) : ended.status();
+  if (!waited.ok()) ::kill(-*child, SIGKILL);
+  int status = 0;
+  while (::waitpid(*child, &status, 0) < 0 && errno == EINTR) {
+  }
+  HVD_RETURN_IF_ERROR(waited);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 bool exists(const std::string& file) {
@@ -142,7 +169,8 @@ HostKeyCheck settle_check(HostKeyCheck wanted, const std::string& configured) {
 
 }  // namespace
 
-Result<Route> plan_route(const Options& options, const Target& target) {
+Result<Route> plan_route(const Options& options, const Target& target, const Deadline& deadline,
+                         const Warn& warn) {
   const LocalUser user = local_user();
   std::string destination = target.destination;
   if (destination.starts_with('[') && destination.ends_with(']')) {
@@ -153,7 +181,12 @@ Result<Route> plan_route(const Options& options, const Target& target) {
     return Status(Code::invalid_argument, cat("\"", target.destination, "\" is not a host name"));
   }
   auto config = read_host_config(
-      {.host = destination, .user = target.user, .local_user = user.name, .home = user.home},
+      {.host = destination,
+       .user = target.user,
+       .local_user = user.name,
+       .home = user.home,
+       .run_command = [&](const std::string& command) { return succeeds(command, deadline); },
+       .warn = warn},
       options.config_file);
   if (!config.ok()) return config.status();
 
@@ -180,8 +213,12 @@ Result<Route> plan_route(const Options& options, const Target& target) {
                       .port = route.port};
 
   route.host_key_check = settle_check(options.host_key_check, config->strict_host_key_checking);
-  route.key_name = config->host_key_alias.empty() ? known_hosts_name(route.host, route.port)
-                                                  : config->host_key_alias;
+  route.key_name = config->host_key_alias;
+  if (route.key_name.empty()) {
+    route.key_name = known_hosts_name(route.host, route.port);
+    if (route.port != 22) route.name_without_port = known_hosts_name(route.host, 22);
+  }
+  route.hash_known_hosts = config->hash_known_hosts == "yes";
   if (!options.known_hosts_file.empty()) {
     route.known_hosts = {expand_path(options.known_hosts_file, tokens)};
   } else if (!config->user_known_hosts.empty()) {

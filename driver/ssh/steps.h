@@ -23,9 +23,10 @@ using Warn = std::function<void(const std::string& text)>;
 
 // All parameters of the connection to one host, settled before the first packet is sent.
 struct Route {
-  std::string destination;  // as the user named it
-  std::string host;         // to connect to
-  std::string key_name;     // its name in known_hosts
+  std::string destination;        // as the user named it
+  std::string host;               // to connect to
+  std::string key_name;           // its name in known_hosts
+  std::string name_without_port;  // where the key may stand instead; empty: nowhere
   std::string user;
   int port = 22;
   std::string proxy_command;  // for /bin/sh; empty: none
@@ -44,6 +45,7 @@ struct Route {
   HostKeyCheck host_key_check = HostKeyCheck::accept_new;
   std::vector<std::string> known_hosts;  // the first one is written to
   std::vector<std::string> global_known_hosts;
+  bool hash_known_hosts = false;
 
   // As configured (algorithms.h); empty: libssh's defaults.
   std::string ciphers;
@@ -54,7 +56,9 @@ struct Route {
   bool compression = false;
 };
 
-Result<Route> plan_route(const Options& options, const Target& target);
+// `deadline`: for commands of the configuration.
+Result<Route> plan_route(const Options& options, const Target& target, const Deadline& deadline,
+                         const Warn& warn);
 
 struct Connected {
   // Declared first, ended last: an open session holds the proxy's socket.

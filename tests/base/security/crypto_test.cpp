@@ -33,6 +33,12 @@ TEST(Crypto, HashesTheKnownTexts) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+// The second test case of RFC 2202.
+TEST(Crypto, HmacSha1IsThatOfTheStandard) {
+  EXPECT_EQ(to_hex(hmac_sha1("Jefe", "what do ya want for nothing?")),
+            "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79");
+}
+
 TEST(Crypto, SignsPartsWithTheirLengths) {
   const auto token = Token::from_bytes(counting_bytes(32));
   ASSERT_TRUE(token.ok());

@@ -59,7 +59,55 @@ TEST(SshConfig, MatchKnowsHostUserAndAll) {
   EXPECT_EQ(read("HostName real\nMatch host real\n  Port 4\n").port, 4);
   EXPECT_EQ(read("HostName real\nMatch originalhost node1\n  Port 5\n").port, 5);
   EXPECT_EQ(read("Match localuser you,me\n  Port 6\n").port, 6);
-  EXPECT_EQ(read("Match exec true\n  Port 7\nMatch final\n  Port 8\n").port, 0);
+  EXPECT_EQ(read("Match canonical\n  Port 7\n").port, 0);
+  EXPECT_EQ(read("Match !canonical\n  Port 8\n").port, 8);
+}
+
+TEST(SshConfig, ACommandRunsWhereTheOtherCriteriaHold) {
+  std::vector<std::string> commands;
+  const ConfigQuery query{.host = "nick",
+                          .user = "you",
+                          .local_user = "me",
+                          .home = "/home/me",
+                          .run_command = [&](const std::string& command) -> Result<bool> {
+                            commands.push_back(command);
+                            if (command == "slow") return Status(Code::deadline_exceeded, "late");
+                            return command.starts_with("good");
+                          }};
+  HostConfig config;
+  const auto apply = [&](const std::string& text) {
+    return apply_config_text(text, "config", "/none", query, config).message();
+  };
+  EXPECT_EQ(apply("HostName real\nMatch exec \"good %h %n %r %u %p\"\n  User first\n"
+                  "Match exec bad\n  Port 1\nMatch !exec bad user you\n  Port 2\n"
+                  "Match user me exec good\n  Compression yes\n"),
+            "");
+  EXPECT_EQ(config.user, "first");
+  EXPECT_EQ(config.port, 2);
+  EXPECT_EQ(config.compression, "");
+  EXPECT_EQ(commands, (std::vector<std::string>{"good real nick you me 22", "bad", "bad"}));
+  EXPECT_EQ(apply("\nMatch exec slow\n"), "config:2: Match exec \"slow\": late");
+}
+
+TEST(SshConfig, WhatHasNoEffectIsNamed) {
+  std::vector<std::string> warnings;
+  const ConfigQuery query{.host = "node1",
+                          .user = {},
+                          .local_user = "me",
+                          .home = "/home/me",
+                          .warn = [&](const std::string& text) { warnings.push_back(text); }};
+  HostConfig config;
+  const Status status = apply_config_text(
+      "KnownHostsCommand /bin/keys %H\nVerifyHostKeyDNS no\nRevokedHostKeys none\n"
+      "ControlMaster auto\nMatch final\n  Port 8\nMatch host other final\n"
+      "Host other\n  Tag x\nHost node*\n  Tag y\n",
+      "config", "/none", query, config);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(config.port, 0);
+  EXPECT_EQ(warnings, (std::vector<std::string>{
+                          "config:1: KnownHostsCommand is not supported and has no effect",
+                          "config:5: Match final is not supported: the block is skipped",
+                          "config:11: Tag is not supported and has no effect"}));
 }
 
 TEST(SshConfig, IncludedFilesAreReadInTheirPlace) {

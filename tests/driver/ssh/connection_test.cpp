@@ -208,7 +208,7 @@ TEST_F(SshConnection, TheConfigurationGivesNameUserPortAndKnownHosts) {
        "cat >.ssh/config <<'E'\n"
        "Host nick\n  HostName h2\n  Port 2222\n  User hvduser\n"
        "  UserKnownHostsFile ~/mine\n"
-       "Host *\n  User root\nE");
+       "Host *\n  User root\n  HashKnownHosts no\nE");
   const auto status = launch(bed, {"--run", "id -un", "nick"});
   EXPECT_TRUE(holds(status.out, "nick ready as h2")) << status.out;
   EXPECT_TRUE(holds(status.out, "nick printed 8\n")) << status.out;  // "hvduser" and a line end
@@ -230,6 +230,60 @@ TEST_F(SshConnection, TheConfigurationMayChangeTheListsOfAlgorithms) {
   }
   bash(bed.head(), "echo 'Ciphers -*' >.ssh/config");
   EXPECT_TRUE(holds(error_of(launch(bed, {"h1"}), "h1"), "Ciphers -* cannot be used"));
+}
+
+TEST_F(SshConnection, ACommandOfTheConfigurationMayDecideAndMustEnd) {
+  HostBed bed({.hosts = 1});
+  bash(bed.head(),
+       "printf 'Match exec \"test %%n = gpu1\"\n  HostName h1\n"
+       "Match originalhost slow exec \"sleep 1000000\"\n  HostName h1\n' >.ssh/config");
+  const auto status = launch(bed, {"gpu1", "gpu2"});
+  EXPECT_TRUE(holds(status.out, "gpu1 ready as h1")) << status.out;
+  EXPECT_TRUE(holds(error_of(status, "gpu2"), "resolve: look up gpu2")) << status.out;
+
+  const auto late = launch(bed, {"--connect-timeout", "500", "slow"});
+  EXPECT_TRUE(error_of(late, "slow")
+                  .starts_with("resolve: /root/.ssh/config:3: Match exec \"sleep 1000000\": "))
+      << late.out;
+  for (const auto& seen : bed.head().processes()) {
+    EXPECT_FALSE(holds(seen.command_line, "sleep 1000000")) << seen.command_line;
+  }
+}
+
+TEST_F(SshConnection, AKeyThatIsKnownWithoutThePortWillDo) {
+  HostBed bed({.hosts = 2, .sshd_settings = {"Port 22", "Port 2222"}});
+  EXPECT_EQ(launch(bed, {"--strict", "h1#2222"}).code, 0);
+  // Another key without the port is no reason to refuse, and none to accept.
+  bash(bed.head(), "sed -i 's/^h2 /h1 /' .ssh/known_hosts && sed -i 1d .ssh/known_hosts");
+  EXPECT_TRUE(holds(error_of(launch(bed, {"--strict", "h1#2222"}), "h1#2222"), "is unknown"));
+  EXPECT_EQ(launch(bed, {"h1#2222"}).code, 0);
+  bash(bed.head(), "ssh-keygen -F '[h1]:2222'");
+}
+
+TEST_F(SshConnection, HashKnownHostsHidesTheNames) {
+  HostBed bed({.hosts = 1, .head_knows_hosts = false});
+  bash(bed.head(), "echo 'HashKnownHosts yes' >.ssh/config");
+  EXPECT_EQ(launch(bed, {"h1"}).code, 0);
+  EXPECT_TRUE(read_file(bed.head().files() / "root/.ssh/known_hosts").starts_with("|1|"));
+  EXPECT_EQ(launch(bed, {"--strict", "h1"}).code, 0);
+  EXPECT_EQ(bed.head().run(ssh("h1", "true")).code, 0);
+}
+
+TEST_F(SshConnection, ACertificateAuthorityOfHostsIsSaidToHaveNoEffect) {
+  HostBed bed({.hosts = 2, .head_knows_hosts = false});
+  bash(bed.head(),
+       "ssh-keygen -q -t ed25519 -N '' -f ca && echo \"@cert-authority h* $(cat ca.pub)\" "
+       ">.ssh/known_hosts");
+  const auto strict = error_of(launch(bed, {"--strict", "h1"}), "h1");
+  EXPECT_TRUE(holds(strict, "(@cert-authority, /root/.ssh/known_hosts:1, is not supported)"))
+      << strict;
+  const auto status = launch(bed, {"h1", "h2"});
+  EXPECT_EQ(status.code, 0) << status.out;
+  const auto warning = status.out.find(
+      " warning /root/.ssh/known_hosts:1: @cert-authority is not supported; the keys of new hosts "
+      "are accepted without it\n");
+  ASSERT_NE(warning, std::string::npos) << status.out;
+  EXPECT_EQ(status.out.find(" warning ", warning + 1), std::string::npos) << status.out;
 }
 
 // As useradd makes users, and their umask 002 the file.

@@ -69,6 +69,20 @@ TEST_F(KnownHosts, ARevokedKeyIsMarked) {
   ASSERT_EQ(found.size(), 1U);
   EXPECT_TRUE(found[0].revoked);
   EXPECT_TRUE(found[0].same);
+  const auto authority = find_authority({path.string()}, "any");
+  ASSERT_TRUE(authority.has_value());
+  EXPECT_EQ(authority->place(), cat(path.string(), ":2"));
+}
+
+TEST_F(KnownHosts, AHashedNameIsFoundByUsAndBySshAndByNobodyElse) {
+  const auto key = make_key("key");
+  const std::string name = "[hidden]:2222";
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(append_known_host(file(), name, key.get(), true).ok());
+  const auto text = test::read_file(file());
+  EXPECT_TRUE(text.starts_with("|1|")) << text;
+  EXPECT_EQ(text.find("hidden"), std::string::npos) << text;
+  EXPECT_EQ(look_up({file()}, name, key.get()).size(), 1U);
+  EXPECT_EQ(test::run({"ssh-keygen", "-f", file(), "-F", name}).code, 0);
 }
 
 TEST_F(KnownHosts, ManyAppendAtOnceAndEachLineIsWhole) {
