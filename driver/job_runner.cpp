@@ -402,6 +402,7 @@ void JobRunner::open_session(HostIndex host, AgentConnection connection) {
   options.host = host;
   options.where = spec_.agent_path;
   options.hello.job_id = job_id_;
+  options.hello.host = hosts_[host].found.host.name;
   options.hello.lease_ms = milliseconds_of(spec_.heartbeat_timeout * 2 / 3);
   options.hello.orphan_timeout_ms = milliseconds_of(spec_.orphan_timeout);
   // An agent that is a child of this process has inherited the limit that this process has raised

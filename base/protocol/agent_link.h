@@ -2,7 +2,8 @@
 // and stdout. The link is private to the job (its far end was inherited, or came through SSH or
 // TLS), so no handshake stands before it.
 //
-// The order: the driver says Hello, the agent answers Ready. Requests may follow the Hello at once;
+// The order: the driver says Hello, the agent answers Ready, once no older agent of the job is on
+// the host any more (cmd/hvd-agent/host_claim.h). Requests may follow the Hello at once;
 // they are answered after Ready. Check and Probe find out, before anything is started, whether this
 // host can do its part. Each Launch is answered by Launched or LaunchFailed. For a launched worker
 // the agent sends Output while it lives, one Exited (after all output that the worker itself had
@@ -44,7 +45,7 @@
 
 namespace hvd::agent_link {
 
-inline constexpr std::uint32_t kProtocolVersion = 12;
+inline constexpr std::uint32_t kProtocolVersion = 13;
 inline constexpr std::uint64_t kOutputWindow = std::uint64_t{256}
                                                << 10;  // bytes per stream in flight
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} << 10;
@@ -118,8 +119,11 @@ struct Hello {
   std::uint16_t last_port = 0;
   // Names of interfaces, or addresses, at which other hosts may reach this one; empty: any.
   std::vector<std::string> listen_on = {};
+  // What the job calls this host. An older agent of the job there ends before this one is ready;
+  // empty: there may be several.
+  std::string host = {};
   HVD_MESSAGE_FIELDS(Hello, protocol, build_id, job_id, lease_ms, orphan_timeout_ms, open_files,
-                     elastic, worker_silence_ms, local, first_port, last_port, listen_on)
+                     elastic, worker_silence_ms, local, first_port, last_port, listen_on, host)
 };
 
 // What all workers of a job have in common. Said once, before the first Launch; it completes every

@@ -59,7 +59,8 @@ Supervisor::Supervisor(std::unique_ptr<EventLoop> loop, SharedLease board,
       orphan_timer_(kHelloTimeout, Clock::now()),
       checker_(*loop_,
                [this](const agent_link::Checked& checked) { link_.send(checked.encode()); }),
-      prober_(*loop_, [this](const agent_link::Probed& probed) { link_.send(probed.encode()); }) {
+      prober_(*loop_, [this](const agent_link::Probed& probed) { link_.send(probed.encode()); }),
+      claim_(*loop_, [this] { on_superseded(); }) {
   for (const auto& child : descendants_of(::getpid())) {
     if (child.parent == ::getpid()) inherited_children_.push_back(child.pid);
   }
@@ -114,6 +115,7 @@ void Supervisor::turn() {
   }
   probe_listener_.on_time(now);
   prober_.on_time(now);
+  claim_.on_time(now);
   if (now >= look_for_strays_at_) kill_strays();
   if (phase_ != Phase::lost) pump_.run();
   settle_workers();
@@ -154,9 +156,9 @@ void Supervisor::obey_lease() {
 }
 
 TimePoint Supervisor::deadline() const {
-  if (phase_ != Phase::lost && (pump_.ready() || !queued_frames_.empty())) return Clock::now();
-  TimePoint first =
-      std::min({give_up_at_, look_for_strays_at_, probe_listener_.deadline(), prober_.deadline()});
+  if (phase_ != Phase::lost && (pump_.ready() || has_requests())) return Clock::now();
+  TimePoint first = std::min({give_up_at_, look_for_strays_at_, probe_listener_.deadline(),
+                              prober_.deadline(), claim_.deadline()});
   if (phase_ != Phase::lost) first = std::min(first, orphan_timer_.next_look());
   if (phase_ != Phase::lost && !saw_lease_end_ && lease_.runs_until() != kNoLeaseEnd) {
     first = std::min(first, Clock::now() + (lease_.runs_until() - LeaseClock::now()));
@@ -188,7 +190,7 @@ void Supervisor::on_link_readable() {
 
 Status Supervisor::handle_queued_frames() {
   const TimePoint enough = Clock::now() + kWorkAtOnce;
-  while (!queued_frames_.empty() && phase_ != Phase::lost && phase_ != Phase::over) {
+  while (has_requests() && phase_ != Phase::lost && phase_ != Phase::over) {
     const Frame frame = std::move(queued_frames_.front());
     queued_frames_.pop_front();
     HVD_RETURN_IF_ERROR(handle(frame));
@@ -239,6 +241,14 @@ void Supervisor::lose_link() {
   give_up_at_ = Clock::now() + kUnkillableTimeout;
 }
 
+// hvdrun has given this agent up, and its word of that was lost.
+void Supervisor::on_superseded() {
+  if (phase_ == Phase::lost || phase_ == Phase::over) return;
+  HVD_LOG(info, "a newer agent of this job is on " << host_name() << "; killing " << workers_.size()
+                                                   << " workers");
+  lose_link();
+}
+
 // A batch system signals every process of a step, and what started this agent passes the signal on:
 // both are one notice.
 bool Supervisor::is_same_notice(int number, TimePoint now) {
@@ -258,7 +268,7 @@ void Supervisor::on_signals() {
       if (phase_ == Phase::serving) link_.send(agent_link::ActivityWanted{}.encode());
     } else if (is_same_notice(number, Clock::now())) {
       continue;
-    } else if (phase_ == Phase::greeting) {
+    } else if (phase_ == Phase::greeting || phase_ == Phase::claiming) {
       exit_code_ = 128 + number;
       phase_ = Phase::over;
     } else if (phase_ == Phase::serving && elastic_ && number == SIGTERM &&

@@ -1,11 +1,13 @@
 // The agent itself: serves the driver's link, owns the workers, and makes sure that none of their
 // processes outlives it. One thread, one object, run by main().
 //
-//     greeting --Hello--> serving --Shutdown, SIGTERM(*)--> ending --nothing left, Bye--> over
-//         `------------- end of file or invalid data on the link, silence ---> lost ----'
+//     greeting --Hello--> claiming --no older agent is left--> serving
+//     serving --Shutdown, SIGTERM(*)--> ending --nothing left, Bye--> over
+//     each --end of file or invalid data on the link, silence, a newer agent--> lost --> over
 //
-// In `ending` the link is served until every worker is over and all output was sent; in `lost`
-// there is no driver to serve, so the agent kills its workers and exits. (*) In an elastic job, the
+// In `claiming` an older agent of the job ends its workers on this host; requests wait. In `ending`
+// the link is served until every worker is over and all output was sent; in `lost` there is no
+// driver to serve, so the agent kills its workers and exits. (*) In an elastic job, the
 // second SIGTERM: the first is reported to the driver, and the agent serves on until Shutdown.
 #pragma once
 
@@ -27,6 +29,7 @@
 #include "cmd/hvd-agent/checker.h"
 #include "cmd/hvd-agent/driver_link.h"
 #include "cmd/hvd-agent/event_loop.h"
+#include "cmd/hvd-agent/host_claim.h"
 #include "cmd/hvd-agent/host_network.h"
 #include "cmd/hvd-agent/lease.h"
 #include "cmd/hvd-agent/orphan_timer.h"
@@ -50,7 +53,7 @@ class Supervisor {
   int run();
 
  private:
-  enum class Phase { greeting, serving, ending, lost, over };
+  enum class Phase { greeting, claiming, serving, ending, lost, over };
   // How long processes that SIGKILL does not end (they wait for a dead file system, or belong to
   // another user) delay the agent's exit.
   static constexpr std::chrono::seconds kUnkillableTimeout{10};
@@ -61,6 +64,8 @@ class Supervisor {
   // Time in which this process was stopped does not count for any deadline.
   void extend_deadlines(TimePoint now);
   bool is_same_notice(int number, TimePoint now);
+  // Frames of the driver that can be handled now.
+  bool has_requests() const { return !queued_frames_.empty() && phase_ != Phase::claiming; }
   TimePoint deadline() const;
   void on_link_readable();
   void on_signals();
@@ -70,6 +75,8 @@ class Supervisor {
   Status handle_queued_frames();
   Status handle(const Frame& frame);
   Status on(const agent_link::Hello& hello);
+  // The answer to Hello.
+  void greet(const agent_link::Hello& hello);
   Status on(agent_link::Program program);
   Status on(agent_link::Launch launch);
   Status on(const agent_link::Signal& signal);
@@ -94,6 +101,7 @@ class Supervisor {
   void problem(std::string message);
   void fail_link(const Status& why);
   void lose_link();
+  void on_superseded();
   void end(int exit_code, TimePoint give_up_at);
   void settle_workers();
   void kill_strays();
@@ -116,6 +124,7 @@ class Supervisor {
   Checker checker_;
   Prober prober_;
   ProbeListener probe_listener_;
+  HostClaim claim_;
   std::map<agent_link::Incarnation, std::unique_ptr<Worker>> workers_;
   std::set<agent_link::Incarnation> changed_;
   // Children from before main(), of a shell that has exec'ed the agent: not ours to kill.

@@ -79,14 +79,21 @@ Status Supervisor::on(const agent_link::Hello& hello) {
                 "), hvdrun of build ", hello.build_id, " (protocol ", hello.protocol,
                 "): install the same hvd on both hosts")};
   }
-  phase_ = Phase::serving;
+  phase_ = Phase::claiming;
   elastic_ = hello.elastic;
 
   context_.silence = milliseconds(hello.worker_silence_ms);
   if (hello.open_files > 0) {
     context_.open_files.rlim_cur = std::min<rlim_t>(hello.open_files, context_.open_files.rlim_max);
   }
+  claim_.begin(
+      hello.job_id, hello.host, [this, hello] { greet(hello); }, Clock::now());
+  return {};
+}
 
+void Supervisor::greet(const agent_link::Hello& hello) {
+  if (phase_ != Phase::claiming) return;
+  phase_ = Phase::serving;
   ListenRules rules;
   if (hello.last_port != 0) rules.range = PortRange{hello.first_port, hello.last_port};
   rules.listen_on = hello.listen_on;
@@ -119,7 +126,6 @@ Status Supervisor::on(const agent_link::Hello& hello) {
   shared_lease_.begin(orphan_timer_.limit(), hello.local ? ::getppid() : 0);
   shared_lease_.write(lease_);
   link_.send_first(ready.encode());
-  return {};
 }
 
 Status Supervisor::on(agent_link::Program program) {

@@ -7,8 +7,8 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
+#include "base/abstract_address.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "runtime/net/member_connector.h"
@@ -27,21 +27,6 @@ constexpr char kNo = 'n';
 
 std::string identity_of(int rank) { return cat("rank ", rank); }
 
-struct UnixAddress {
-  sockaddr_un address{};
-  socklen_t size = 0;
-};
-
-// A leading zero makes the name an abstract one.
-UnixAddress abstract_address(std::string_view name) {
-  UnixAddress result;
-  result.address.sun_family = AF_UNIX;
-  name = name.substr(0, sizeof(result.address.sun_path) - 1);
-  name.copy(result.address.sun_path + 1, name.size());
-  result.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return result;
-}
-
 Result<UniqueFd> connect_abstract(std::string_view name, TimePoint deadline) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return Status::from_errno("socket", errno);
@@ -49,8 +34,8 @@ Result<UniqueFd> connect_abstract(std::string_view name, TimePoint deadline) {
   const int left = std::max(1, milliseconds_until(deadline, Clock::now()));
   const timeval timeout{left / 1000, left % 1000 * 1000};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
-  const auto where = abstract_address(name);
-  while (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&where.address), where.size) != 0) {
+  const AbstractAddress where(name);
+  while (::connect(fd.get(), where.get(), where.size) != 0) {
     if (errno != EINTR) return Status::from_errno("connect", errno);
   }
   return fd;
@@ -149,9 +134,8 @@ Status ShmRendezvous::open() {
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return Status::from_errno("socket", errno);
   name_ = cat("hvd-", to_hex(random_bytes(16)));
-  const auto where = abstract_address(name_);
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&where.address), where.size) != 0 ||
-      ::listen(fd.get(), SOMAXCONN) != 0) {
+  const AbstractAddress where(name_);
+  if (::bind(fd.get(), where.get(), where.size) != 0 || ::listen(fd.get(), SOMAXCONN) != 0) {
     name_.clear();
     return Status::from_errno("listen on a Unix socket", errno);
   }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/build_id.h"
+#include "base/machine/proc.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "tests/support/exec_arguments.h"
@@ -41,6 +42,11 @@ UniqueFd duplicate(const UniqueFd& fd) { return UniqueFd(::fcntl(fd.get(), F_DUP
 pid_t number_after(const std::string& text, const std::string& word) {
   const auto at = text.find(word);
   return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + word.size());
+}
+
+bool is_gone(pid_t pid) {
+  const char state = state_of(pid);
+  return state == '\0' || state == 'Z' || state == 'X';
 }
 
 AgentUnderTest::AgentUnderTest(AgentOptions options) {

@@ -43,6 +43,8 @@ struct Heard {
 
 // What test_worker.cpp says with a word before it: "daemon 123". 0: it has not.
 pid_t number_after(const std::string& text, const std::string& word);
+// There is no such process, or it has ended and nobody has waited for it.
+bool is_gone(pid_t pid);
 
 struct AgentOptions {
   bool greet = true;

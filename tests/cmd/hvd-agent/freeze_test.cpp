@@ -22,11 +22,6 @@ AgentOptions with_lease(std::uint32_t lease_ms, std::uint32_t orphan_timeout_ms 
   return options;
 }
 
-bool is_gone(pid_t pid) {
-  const char state = state_of(pid);
-  return state == '\0' || state == 'Z' || state == 'X';
-}
-
 // Everything of every worker, daemons too; no reapers.
 std::vector<pid_t> processes_of_workers(const AgentUnderTest& agent) {
   std::vector<pid_t> found;

@@ -1,0 +1,61 @@
+// At most one agent of a job serves a host. hvdrun gives up an agent that it no longer hears, and
+// starts another one as soon as it reaches the host again. The former agent may not have heard of
+// that: what closed its link was lost with the network, and its frozen workers hold their devices.
+//
+// So each agent listens under a name that only the agents of this job on this host have, an
+// abstract Unix socket. A newer agent that finds the name in use connects to it. That tells the
+// former agent to kill its workers and to end, and the newer one waits until it has. An agent that
+// is stopped, or takes too long, is killed. Owned by the supervisor, on its thread.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "cmd/hvd-agent/event_loop.h"
+
+namespace hvd::agent {
+
+class HostClaim {
+ public:
+  // Longer than an agent waits for processes that SIGKILL does not end.
+  static constexpr std::chrono::seconds kFormerTimeout{12};
+
+  HostClaim(EventLoop& loop, std::function<void()> on_superseded)
+      : loop_(loop), on_superseded_(std::move(on_superseded)) {}
+
+  // Calls `on_claimed` once there is no other agent any more, or none that could be ended: from
+  // within if there was none. `host`: what the job calls this host.
+  void begin(const std::string& job_id, const std::string& host, std::function<void()> on_claimed,
+             TimePoint now);
+
+  TimePoint deadline() const { return next_try_; }
+  void on_time(TimePoint now);
+
+ private:
+  void try_to_claim(TimePoint now);
+  void wait_for_former(UniqueFd connection);
+  void on_former_gone();
+  void kill_former() const;
+  Status listen();
+  void on_connection();
+  void finish();
+
+  EventLoop& loop_;
+  const std::function<void()> on_superseded_;
+  std::function<void()> on_claimed_;  // empty: it was called
+  std::string name_;
+  UniqueFd former_;  // ends when the former agent does
+  Watch former_watch_;
+  TimePoint next_try_ = kNever;
+  TimePoint give_up_at_ = kNever;
+  UniqueFd listener_;
+  Watch listener_watch_;
+  std::vector<UniqueFd> newer_;  // open until this process ends, so that a newer agent sees it end
+};
+
+}  // namespace hvd::agent

@@ -1,0 +1,75 @@
+// hvdrun has given up an agent that has not heard of it, and starts another one on the same host.
+#include <csignal>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/machine/proc.h"
+#include "base/text.h"
+#include "tests/cmd/hvd-agent/agent_under_test.h"
+
+namespace hvd::test {
+namespace {
+
+// Names of agents are known in the whole machine, and other tests run beside this one.
+AgentOptions on_host(const std::string& name) {
+  AgentOptions options;
+  options.hello.host = cat(name, "-", ::getpid());
+  options.hello.lease_ms = 200;
+  return options;
+}
+
+// A worker and its daemon, frozen, since the test does not beat any more. Returns both.
+std::pair<pid_t, pid_t> leave_frozen(AgentUnderTest& agent) {
+  agent.launch_mode(1, {"daemon"});
+  EXPECT_TRUE(agent.until_beating([&] { return agent.of(1).out.find('\n') != std::string::npos; }));
+  const pid_t worker = agent.of(1).pid;
+  const pid_t daemon = number_after(agent.of(1).out, "daemon ");
+  EXPECT_TRUE(eventually([&] { return state_of(worker) == 'T' && state_of(daemon) == 'T'; }));
+  return {worker, daemon};
+}
+
+TEST(HostClaim, FrozenWorkersOfAnOlderAgentAreGoneBeforeANewerOneIsReady) {
+  AgentUnderTest older(on_host("one"));
+  const auto [worker, daemon] = leave_frozen(older);
+
+  const AgentUnderTest newer(on_host("one"));
+  ASSERT_TRUE(newer.ready);
+  EXPECT_TRUE(is_gone(worker));
+  EXPECT_TRUE(is_gone(daemon));
+  EXPECT_EQ(older.wait_for_exit(), 1);
+}
+
+TEST(HostClaim, EachAgentEndsTheOneBefore) {
+  AgentUnderTest first(on_host("one"));
+  AgentUnderTest second(on_host("one"));
+  AgentUnderTest third(on_host("one"));
+  EXPECT_EQ(first.wait_for_exit(), 1);
+  EXPECT_EQ(second.wait_for_exit(), 1);
+  third.launch_mode(1, {"tick"});
+  EXPECT_TRUE(third.until_beating([&] { return !third.of(1).out.empty(); }));
+}
+
+TEST(HostClaim, AnOlderAgentThatIsStoppedIsKilled) {
+  AgentUnderTest older(on_host("one"));
+  const auto [worker, daemon] = leave_frozen(older);
+  ASSERT_EQ(::kill(older.pid(), SIGSTOP), 0);
+  ASSERT_TRUE(eventually([&] { return state_of(older.pid()) == 'T'; }));
+
+  const AgentUnderTest newer(on_host("one"));
+  ASSERT_TRUE(newer.ready);
+  EXPECT_TRUE(eventually(
+      [&, worker = worker, daemon = daemon] { return is_gone(worker) && is_gone(daemon); }));
+  EXPECT_EQ(older.wait_for_exit(), -SIGKILL);
+}
+
+TEST(HostClaim, AgentsOfOtherHostsAreLeftAlone) {
+  AgentUnderTest one(on_host("one"));
+  AgentUnderTest other(on_host("other"));
+  for (AgentUnderTest* const agent : {&one, &other}) {
+    agent->launch_mode(1, {"tick"});
+    EXPECT_TRUE(agent->until_beating([&] { return !agent->of(1).out.empty(); }));
+  }
+}
+
+}  // namespace
+}  // namespace hvd::test
