@@ -228,6 +228,7 @@ int serve_bed(Plan plan, int control, pid_t maker) {
   UniqueFd lock;
   try {
     const UniqueFd maker_fd = open_pidfd(maker);
+    give_up_the_clock();
     remove_abandoned();
     lock = make_directory(plan);
     std::array<int, 2> pair{};

@@ -103,6 +103,18 @@ TEST_F(HostsTest, AProcessOnAHostHasThePidOfItsCommandAndTheEnvironmentOfALogin)
   EXPECT_EQ(host.run({"sh", "-c", "exit 9"}).code, 9);
 }
 
+// It is the clock of the machine. Bit 25 of a process's capabilities is CAP_SYS_TIME; a test that
+// tried to set the clock would set it where this fails.
+TEST_F(HostsTest, NoProcessOfABedMaySetTheClock) {
+  HostBed bed({.hosts = 1});
+  for (Host* const host : {&bed.head(), &bed.host(1)}) {
+    const auto seen = host->run({"sed", "-n", "s/^CapEff:[[:space:]]*//p", "/proc/self/status"});
+    const auto bits = std::stoull(seen.out, nullptr, 16);
+    EXPECT_NE(bits, 0U);
+    EXPECT_EQ(bits & (1ULL << 25U), 0U) << seen.out;
+  }
+}
+
 TEST_F(HostsTest, TheProcessesOfAHostAreItsOwnAndThoseInNamespacesBelow) {
   HostBed bed({.hosts = 2});
   const auto process =

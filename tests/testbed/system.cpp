@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
+#include <linux/capability.h>
 #include <linux/nsfs.h>
 #include <poll.h>
 #include <sched.h>
@@ -14,6 +15,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -109,6 +111,10 @@ void reset_signals() {
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+void give_up_the_clock() {
+  if (::prctl(PR_CAPBSET_DROP, CAP_SYS_TIME) != 0) throw_errno("give up CAP_SYS_TIME");
 }
 
 ino_t pid_namespace_of(pid_t pid) {

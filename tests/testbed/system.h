@@ -35,6 +35,9 @@ void enter_namespaces(int pidfd, int namespaces, const std::string& whose);
 void close_others(int kept);
 // The signals of a process that has just been started.
 void reset_signals();
+// No program that this process or its descendants execute from now on can set the clock, which is
+// that of the whole machine.
+void give_up_the_clock();
 
 // The inode that names the pid namespace of a process; 0 if it has none any more.
 ino_t pid_namespace_of(pid_t pid);
