@@ -87,8 +87,9 @@ class Stopping {
   Stopping(StopRequest* request, boost::asio::io_context& io, Signals& signals)
       : request_(request) {
     if (request_ == nullptr) return;
-    request_->serve(
-        [&io, &signals] { boost::asio::post(io, [&signals] { signals.raise(SIGTERM); }); });
+    request_->serve([&io, &signals](int signal_number) {
+      boost::asio::post(io, [&signals, signal_number] { signals.raise(signal_number); });
+    });
   }
   ~Stopping() {
     if (request_ != nullptr) request_->serve(nullptr);

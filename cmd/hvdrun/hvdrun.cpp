@@ -55,15 +55,17 @@ int print_and_end(std::string_view text) {
 }
 
 // The first failure of hvdrun's own output while a job runs. It ends the job as SIGTERM would,
-// since nobody could follow a job without output. Any thread may report.
+// since nobody could follow a job without output. A terminal that is closed is no failure, but the
+// same request as the SIGHUP that comes with it, before or after. Any thread may report.
 class OutputFailure {
  public:
-  void report(const Status& why, bool broken_pipe) {
+  void report(const Status& why, WriteFailure kind) {
+    if (kind == WriteFailure::hung_up) return stop_.make(SIGHUP);
     {
       const std::lock_guard lock(mutex_);
       if (why_) return;
       why_ = why;
-      broken_pipe_ = broken_pipe;
+      broken_pipe_ = kind == WriteFailure::broken_pipe;
     }
     stop_.make();
   }
@@ -109,14 +111,15 @@ int run_job(const JobSetup& setup) {
 
   std::unique_ptr<RankFiles> files;
   if (!setup.output.directory.empty()) {
-    auto opened = RankFiles::open(setup.output.directory, setup.spec.elastic ? 0 : setup.workers(),
-                                  [&failure](const Status& why) { failure.report(why, false); });
+    auto opened = RankFiles::open(
+        setup.output.directory, setup.spec.elastic ? 0 : setup.workers(),
+        [&failure](const Status& why) { failure.report(why, WriteFailure::other); });
     if (!opened.ok()) return fail(opened.status());
     files = std::move(*opened);
   }
 
   Console console(STDOUT_FILENO, STDERR_FILENO, setup.output.stall_timeout,
-                  [&failure](const Status& why, bool broken) { failure.report(why, broken); });
+                  [&failure](const Status& why, WriteFailure kind) { failure.report(why, kind); });
   JobOutput output(console, files.get(),
                    {.tagged = setup.output.tagged, .timestamp = setup.output.timestamp},
                    setup.output.verbose, setup.spec.elastic.has_value(),

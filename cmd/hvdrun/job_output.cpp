@@ -58,7 +58,7 @@ std::string seconds_text(std::chrono::milliseconds time) {
 }  // namespace
 
 Console::Console(int out, int error, std::chrono::milliseconds stall_timeout,
-                 std::function<void(const Status&, bool)> on_failure)
+                 std::function<void(const Status&, WriteFailure)> on_failure)
     : error_fd_(error),
       same_(same_file(out, error)),
       out_is_terminal_(::isatty(out) == 1),

@@ -30,7 +30,7 @@ class Console {
  public:
   // `on_failure` is called when standard output cannot be written any more.
   Console(int out, int error, std::chrono::milliseconds stall_timeout,
-          std::function<void(const Status&, bool broken_pipe)> on_failure);
+          std::function<void(const Status&, WriteFailure)> on_failure);
 
   StreamWriter& out() { return *out_; }
   StreamWriter& error() { return same_ ? *out_ : *error_; }

@@ -47,6 +47,7 @@ StreamWriter::StreamWriter(int fd, StreamWriterOptions options)
       small_ = !own_;
     }
   }
+  terminal_ = ::isatty(fd_) == 1;
   moved_at_ = Clock::now();
   thread_ = std::thread([this] { run(); });
 }
@@ -249,7 +250,11 @@ void StreamWriter::fail(std::unique_lock<std::mutex>& lock, int error) {
   if (options_.on_failure) {
     // The failure is reported before the queue is empty, so that drain() returns after it.
     lock.unlock();
-    options_.on_failure(Status::from_errno("write to " + options_.name, error), error == EPIPE);
+    const bool hung_up = terminal_ && error == EIO;
+    options_.on_failure(Status::from_errno("write to " + options_.name, error),
+                        error == EPIPE ? WriteFailure::broken_pipe
+                        : hung_up      ? WriteFailure::hung_up
+                                       : WriteFailure::other);
     lock.lock();
   }
   take_and_drop_all(lock);

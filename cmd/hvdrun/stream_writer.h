@@ -29,13 +29,18 @@ namespace hvd::cli {
 using Credit = std::shared_ptr<void>;
 Credit make_credit(std::function<void()> released);
 
+enum class WriteFailure {
+  broken_pipe,  // its reader is gone
+  hung_up,      // its terminal is gone
+  other,
+};
+
 struct StreamWriterOptions {
   std::string name = {};                     // "standard output", for errors
   std::size_t limit = std::size_t{8} << 20;  // bytes
   std::chrono::milliseconds stall_timeout{10'000};
-  // Called once, when the stream cannot be written any more; `broken_pipe`: its reader is gone.
-  // Later output is discarded.
-  std::function<void(const Status& why, bool broken_pipe)> on_failure = {};
+  // Called once, when the stream cannot be written any more. Later output is discarded.
+  std::function<void(const Status& why, WriteFailure kind)> on_failure = {};
   // Called when the reader continues after `bytes` were dropped.
   std::function<void(std::uint64_t bytes)> on_resumed = {};
 };
@@ -84,8 +89,9 @@ class StreamWriter {
   const int fd_;
   UniqueFd own_;         // the same pipe or terminal, opened once more as non-blocking
   bool socket_ = false;  // non-blocking by a flag of each send
-  bool small_ = false;   // it could not be opened again: write only what poll() says will fit
-  UniqueFd wake_;        // ends a wait for the reader
+  bool terminal_ = false;
+  bool small_ = false;  // it could not be opened again: write only what poll() says will fit
+  UniqueFd wake_;       // ends a wait for the reader
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -26,6 +26,7 @@ void Signals::handle(std::function<void(int)> handler) {
 }
 
 void Signals::raise(int signal_number) {
+  if (signal_number == SIGHUP && std::exchange(hung_up_, true)) return;
   waiting_.push_back(signal_number);
   deliver();
 }

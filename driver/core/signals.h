@@ -12,7 +12,9 @@
 namespace hvd::driver {
 
 // The signals that end the job: SIGINT, SIGTERM, SIGQUIT, and SIGHUP unless it was ignored, as with
-// nohup. They are queued until there is a handler. `io` has work as long as this object exists.
+// nohup. They are queued until there is a handler. A SIGHUP that comes again is the same one: the
+// kernel and a shell both send it when a terminal is closed. `io` has work as long as this object
+// exists.
 class Signals {
  public:
   explicit Signals(boost::asio::io_context& io);
@@ -33,6 +35,7 @@ class Signals {
   boost::asio::signal_set set_;
   std::function<void(int)> handler_;
   std::deque<int> waiting_;
+  bool hung_up_ = false;
 };
 
 // The signals that request something while the job continues: SIGUSR1, SIGUSR2, and SIGTSTP unless

@@ -1,9 +1,18 @@
 // The output of real workers under the real hvdrun.
+#include <array>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "base/clock.h"
+#include "base/socket.h"
 #include "base/text.h"
+#include "base/unique_fd.h"
+#include "tests/support/exec_arguments.h"
 #include "tests/support/process.h"
 #include "tests/support/texts.h"
 
@@ -44,6 +53,35 @@ TEST(HvdrunOutput, LinesHaveThePrefixOfTheirRankAndStream) {
     EXPECT_TRUE(contains(status.err, cat("[", rank, "]<stderr>:err ", rank, "\n"))) << status.err;
   }
   EXPECT_EQ(count(status.out, "\n"), 4U);
+}
+
+// The SIGHUP that comes with it and the output that fails are one request, whichever is first.
+TEST(HvdrunOutput, ATerminalThatIsClosedEndsTheJobAsSighupDoes) {
+  Arguments words =
+      job({"-np", "1"}, "trap 'sleep 0.2; exit 0' TERM; while :; do echo more; sleep 0.01; done");
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    int terminal = -1;
+    const pid_t hvdrun = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+    ASSERT_GE(hvdrun, 0);
+    if (hvdrun == 0) {
+      ::execv(words[0].c_str(), exec_arguments(words).data());
+      ::_exit(127);
+    }
+    UniqueFd screen(terminal);
+    std::string shown;
+    std::array<char, 256> buffer{};
+    while (shown.find("more") == std::string::npos) {
+      ASSERT_TRUE(wait_for(screen.get(), POLLIN, Clock::now() + kGenerous).ok()) << shown;
+      const ssize_t got = ::read(screen.get(), buffer.data(), buffer.size());
+      ASSERT_GT(got, 0) << shown;
+      shown.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+    screen.reset();
+    int status = 0;
+    ASSERT_EQ(::waitpid(hvdrun, &status, 0), hvdrun);
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 128 + SIGHUP);
+  }
 }
 
 TEST(HvdrunOutput, AJobInsideAJobHasNothingOfTheOuterOne) {
