@@ -46,6 +46,19 @@ std::string_view process_text(char state) {
   }
 }
 
+// "rank 3 on h2#1 has not asked for "sums"; ...", and rank 3 itself says that it waits for "sums".
+bool is_contradicted(std::string_view line, const std::vector<ActivityRow>& rows) {
+  const auto words = split(line, ' ');
+  const auto begin = line.find('"');
+  const auto end = begin == std::string_view::npos ? begin : line.find('"', begin + 1);
+  if (words.size() < 2 || words[0] != "rank" || end == std::string_view::npos) return false;
+  const auto rank = parse_number<int>(words[1]);
+  const std::string_view tensor = line.substr(begin, end + 1 - begin);
+  return rank && std::any_of(rows.begin(), rows.end(), [&](const ActivityRow& row) {
+           return row.rank == *rank && row.in_flight.find(tensor) != std::string::npos;
+         });
+}
+
 }  // namespace
 
 std::string in_flight_text(const agent_link::WorkerActivity& activity) {
@@ -74,11 +87,11 @@ std::string activity_table(std::vector<ActivityRow> rows) {
   return text;
 }
 
-std::string missing_lines(const std::string& missing) {
+std::string missing_lines(const std::string& missing, const std::vector<ActivityRow>& rows) {
   std::string text;
   std::size_t lines = 0;
   for (const auto& line : split(missing, '\n')) {
-    if (trim(line).empty()) continue;
+    if (trim(line).empty() || is_contradicted(trim(line), rows)) continue;
     if (++lines > kMaxMissing) break;
     text += cat("  ", fitting(std::string(trim(line)), kMaxMissingWidth), '\n');
   }
@@ -153,8 +166,8 @@ void ActivityReport::report() {
   const std::size_t all = rows.size();
   std::string text = cat("what the ", all, all == 1 ? " worker does" : " workers do");
   if (silent > 0) text += cat(" (", silent, " did not answer)");
-  text += cat(":\n", activity_table(std::move(rows)));
-  text += missing_lines(missing);
+  const std::string lines = missing_lines(missing, rows);
+  text += cat(":\n", activity_table(std::move(rows)), lines);
   text.pop_back();  // the last newline
   tell(text);
 }

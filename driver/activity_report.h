@@ -38,9 +38,10 @@ bool is_listed_before(const ActivityRow& a, const ActivityRow& b);
 // The rows by rank, then by host and slot, below a line of headings; each line ends with a newline.
 // Control characters are shown as '?', since the texts come from the workers.
 std::string activity_table(std::vector<ActivityRow> rows);
-// The lines below the table: the ranks that others wait for, in the words of rank 0. Long lines are
-// cut, and control characters are escaped, since a worker wrote them.
-std::string missing_lines(const std::string& missing);
+// The lines below the table: the ranks that others wait for, in the words of rank 0. A line about a
+// rank whose own row names that tensor is left out: its request was lost on the way to rank 0. Long
+// lines are cut, and control characters are escaped, since a worker wrote them.
+std::string missing_lines(const std::string& missing, const std::vector<ActivityRow>& rows);
 // The text of the column "in flight" for this worker.
 std::string in_flight_text(const agent_link::WorkerActivity& activity);
 

@@ -27,6 +27,10 @@ std::string LastActivities::text() const {
   std::vector<ActivityRow> rows;
   rows.reserve(rows_.size());
   for (const auto& [incarnation, row] : rows_) rows.push_back(row);
+  std::string missing;
+  for (const auto& row : rows) {
+    if (row.rank == 0) missing += missing_lines(row.missing, rows);
+  }
   const auto listed = std::min(rows.size(), kListed);
   std::partial_sort(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(listed), rows.end(),
                     is_listed_before);
@@ -35,10 +39,7 @@ std::string LastActivities::text() const {
   std::string text = cat("what ", counted(rows_.size(), "worker"), " did last:\n");
   text += activity_table(std::move(rows));
   if (rows_.size() > listed) text += cat("  and ", rows_.size() - listed, " more\n");
-  for (const auto& [incarnation, row] : rows_) {
-    if (row.rank == 0) text += missing_lines(row.missing);
-  }
-  return text;
+  return text + missing;
 }
 
 }  // namespace hvd::driver

@@ -27,6 +27,18 @@ TEST(LastActivities, AreATableByRankAndWhoIsMissing) {
             "  and 1 more\n");
 }
 
+// The request of rank 3 was lost with rank 2, which should have passed it on.
+TEST(LastActivities, ARankThatWaitsIsNotSaidNotToHaveAsked) {
+  LastActivities last;
+  last.add(9, row(0, "allreduce \"x\" waits",
+                  "rank 1 on a#1 has not asked for \"y\"; it asked for \"x\" last\n"
+                  "rank 3 on a#3 has not asked for \"x\"; it has asked for nothing so far"));
+  last.add(8, row(1, "allreduce \"x\" waits"));
+  last.add(7, row(3, "allreduce \"x\" waits"));
+  EXPECT_NE(last.text().find("rank 1 on a#1 has not asked for \"y\""), std::string::npos);
+  EXPECT_EQ(last.text().find("rank 3 on a#3"), std::string::npos) << last.text();
+}
+
 TEST(LastActivities, TheFirstWordsOfAWorkerCountUntilThereIsANewWorld) {
   LastActivities last;
   last.add(8, row(0, "first"));
