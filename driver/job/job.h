@@ -367,8 +367,10 @@ class Job {
 
   // driver/job/job_waiting.cpp
   std::string preparing_text(TimePoint now) const;
+  std::string begins_text(TimePoint now) const;
   std::string short_text() const;
   std::string room_text() const;
+  std::size_t room_now() const;
   std::string errors_text() const;
   std::string members_text() const;
   std::string live_text() const;

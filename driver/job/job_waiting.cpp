@@ -30,17 +30,22 @@ std::string Job::members_text() const {
   return ranks_text(ranks);
 }
 
+// The slots that may be used now.
+std::size_t Job::room_now() const {
+  std::size_t slots = 0;
+  for (const auto& found : *known_.hosts) {
+    slots += static_cast<std::size_t>(std::max(ready_slots(found.host), 0));
+  }
+  return slots;
+}
+
 // "3 slots are ready on 2 of 4 hosts", of those that may be used now.
 std::string Job::room_text() const {
   if (!known_.hosts) return "no host is known yet";
-  std::size_t slots = 0;
-  std::size_t ready = 0;
-  for (const auto& found : *known_.hosts) {
-    const int there = ready_slots(found.host);
-    if (there <= 0) continue;
-    ++ready;
-    slots += static_cast<std::size_t>(there);
-  }
+  const std::size_t slots = room_now();
+  const auto ready =
+      std::count_if(known_.hosts->begin(), known_.hosts->end(),
+                    [&](const event::FoundHost& found) { return ready_slots(found.host) > 0; });
   return cat(counted(slots, "slot"), slots == 1 ? " is" : " are", " ready on ", ready, " of ",
              counted(known_.hosts->size(), "host"));
 }
@@ -73,6 +78,15 @@ std::string Job::short_text() const {
              room_text(), drained_text(), errors_text());
 }
 
+// Of a job that may begin, but still waits for the hosts that were named first.
+std::string Job::begins_text(TimePoint now) const {
+  const int wanted = options_.elastic.processes;
+  return cat(
+      wanted > 0 ? cat(counted(static_cast<std::size_t>(wanted), "worker"), " wanted, ") : "",
+      room_text(), drained_text(), errors_text(), "; the job begins without more",
+      left_text(begun_ + options_.start_timeout, now));
+}
+
 std::string Job::preparing_text(TimePoint now) const {
   if (!known_.hosts)
     return cat("the first hosts to be discovered", left_text(deadlines_.state, now));
@@ -88,6 +102,9 @@ std::string Job::preparing_text(TimePoint now) const {
     parts.push_back(cat(names_text(step->second), " (", name_of(step->first), ")"));
   }
   const std::string who = parts.empty() ? "more hosts" : join(parts, ", ");
+  if (room_now() >= static_cast<std::size_t>(std::max(options_.elastic.limits.least, 1))) {
+    return cat(who, " to be ready: ", begins_text(now));
+  }
   return cat(who, " to be ready: ", short_text(), left_text(deadlines_.state, now));
 }
 
