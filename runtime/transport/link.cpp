@@ -61,6 +61,18 @@ bool Link::is_needed() const {
   });
 }
 
+bool Link::is_needed_by(const Endpoint& endpoint, Direction direction) const {
+  if (direction == Direction::send) {
+    return std::any_of(outgoing_.begin(), outgoing_.end(),
+                       [&](const Outgoing& message) { return message.endpoint == &endpoint; });
+  }
+  if (receive_ && receive_->endpoint == &endpoint) return true;
+  return std::any_of(expected_.begin(), expected_.end(), [&](const auto& receive) {
+    return receive->endpoint == &endpoint && !receive->taken &&
+           (receive->sources == 1 || receive->is_begun());
+  });
+}
+
 std::string Link::explain() const {
   if (stopped_) {
     return cat("the next message of rank ", rank_, " has ", header_.bytes, " bytes and slot ",

@@ -86,6 +86,8 @@ class Link {
   bool holds_up() const { return stopped_; }
   // A message of this rank is under way or expected of it alone.
   bool is_needed() const;
+  // The same for the messages of one endpoint in one direction.
+  bool is_needed_by(const Endpoint& endpoint, Direction direction) const;
   // Moves some bytes, as far as they go without waiting. unavailable: the other end has closed the
   // connection or is gone.
   Status move_out(std::vector<Ended>& ended);

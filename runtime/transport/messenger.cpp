@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <exception>
 #include <new>
+#include <set>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <utility>
@@ -272,7 +273,7 @@ Result<std::optional<int>> Messenger::wait(Endpoint& endpoint, Direction directi
     if (rank || must_stop()) break;
     if (std::exchange(endpoint.released_of(direction), false)) break;
     if (!in_time) {
-      fail(time_out(timeout, direction));
+      fail(time_out(endpoint, direction, timeout));
       break;
     }
     if (!has_leader_) has_leader_ = self.leads = true;
@@ -440,12 +441,27 @@ void Messenger::wake_leader() {
   [[maybe_unused]] const auto put = ::write(wakeup_.get(), &once, sizeof(once));
 }
 
-Status Messenger::time_out(std::chrono::milliseconds timeout, Direction direction) const {
+Status Messenger::time_out(const Endpoint& endpoint, Direction direction,
+                           std::chrono::milliseconds timeout) const {
   const auto oddities = explain();
   return {Code::deadline_exceeded,
-          cat("timed out after ", timeout.count(), " ms in which rank ", rank_,
-              direction == Direction::send ? " could not send a message" : " waited for a message",
+          cat("timed out after ", timeout.count(), " ms in which ", wait_text(endpoint, direction),
               oddities.empty() ? "" : "; ", oddities)};
+}
+
+std::string Messenger::wait_text(const Endpoint& endpoint, Direction direction) const {
+  const bool sends = direction == Direction::send;
+  std::set<int> ranks;
+  for (const auto& its : links_) {
+    if (its->is_needed_by(endpoint, direction)) ranks.insert(its->rank());
+  }
+  std::vector<std::string> names;
+  for (const int rank : ranks) names.push_back(cat("rank ", rank));
+  return cat("rank ", rank_, sends ? " could not send a message" : " waited for a message",
+             names.empty() ? ""
+             : sends       ? " to "
+                           : " of ",
+             join(names, ", "));
 }
 
 std::string Messenger::explain() const {

@@ -125,13 +125,16 @@ class Messenger {
   void keep_what_holds_up();
   void settle();
   static void tell_in_order(const Ended& message);
-  Status time_out(std::chrono::milliseconds timeout, Direction direction) const;
+  Status time_out(const Endpoint& endpoint, Direction direction,
+                  std::chrono::milliseconds timeout) const;
   void link_ended(Link& link, const Status& why);
   void fail(const Status& why) noexcept;
   void close_all(const Status& why);
   bool must_stop();
   void wake_leader();
   std::string explain() const;
+  // "rank 0 waited for a message of rank 2"
+  std::string wait_text(const Endpoint& endpoint, Direction direction) const;
 
   const int rank_;
   const int size_;

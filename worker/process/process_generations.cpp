@@ -168,7 +168,11 @@ Status ProcessWorld::enter(TimePoint again_at) {
       generation_.begin(entry->document.generation, entry->client);
     }
 
-    if (entry->round > 1) tell_of_another_attempt(*entry);
+    if (entry->round > 1) {
+      tell_of_another_attempt(*entry);
+    } else {
+      ended_because_.clear();  // a newer world has followed it
+    }
     Status formed = form(entry->document, *entry->client, entry->round, entry->interrupt);
     const bool is_final =
         formed.code() == Code::invalid_argument || formed.code() == Code::permission_denied;
@@ -192,6 +196,11 @@ void ProcessWorld::tell_of_another_attempt(const Membership::Entry& entry) {
     return one.incarnation == agent_->welcome().incarnation;
   });
   if (self == members.end()) return;
+  if (const auto why = std::exchange(ended_because_, {}); self->rank == 0 && !why.empty()) {
+    HVD_LOG(warning, "generation "
+                         << entry.document.generation
+                         << " has failed though no worker was lost, and is formed again: " << why);
+  }
   const auto last = scope_of_attempt(entry.document.generation, entry.round - 1);
   if (const Status told = mark_given_up(*entry.client, last, self->ranked()); !told.ok()) {
     HVD_LOG(info, "tell the others that an attempt has failed: " << told.message());
@@ -252,6 +261,7 @@ void ProcessWorld::leave_ended_world() {
   auto why = leaving->failure();
   if (why.ok()) why = Status(Code::aborted, "this world was left for a newer one");
   why.world_failed = true;
+  ended_because_ = why.status.message();
   {
     const std::lock_guard lock(mutex_);
     current_.end(std::move(why));

@@ -194,7 +194,8 @@ class ProcessWorld {
   InitOptions options_;  // of the last init()
   Settings settings_;    // likewise
   RoundCounter rounds_;
-  WorldTeardown teardown_;  // but destroy(), which needs no lock
+  std::string ended_because_;  // the last world of an elastic job that was in force
+  WorldTeardown teardown_;     // but destroy(), which needs no lock
   // The way to a launcher with which a process talks once, from its first init() to its end.
   std::unique_ptr<LauncherStore> launcher_;
 

@@ -264,7 +264,8 @@ TEST_P(Messages, ATimeoutSaysHowLongItWasAndWhatStoodInTheWay) {
       bytes.receive(0, 78);
       bytes.buffer->waitRecv(std::chrono::milliseconds(30));
     });
-    EXPECT_TRUE(holds(error, "timed out after 30 ms in which rank 1 waited for a message"))
+    EXPECT_TRUE(
+        holds(error, "timed out after 30 ms in which rank 1 waited for a message of rank 0"))
         << error;
     EXPECT_TRUE(mesh.transport().getPair(0) != nullptr);
   });
@@ -279,7 +280,8 @@ TEST_P(Messages, ATimeoutSaysThatThereIsNoConnection) {
       bytes.buffer->waitRecv(std::chrono::milliseconds(30));
     });
     EXPECT_TRUE(holds(
-        error, "in which rank 0 waited for a message; there is no data connection with rank 1"))
+        error,
+        "in which rank 0 waited for a message of rank 1; there is no data connection with rank 1"))
         << error;
   });
 }
