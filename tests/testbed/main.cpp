@@ -97,6 +97,7 @@ int serve(std::vector<std::string> arguments) {
 // the rest, too.
 int enter(std::vector<std::string> arguments) {
   const std::string name = arguments.at(0);
+  bed::give_up_the_clock();
   bed::enter_namespaces(bed::open_pidfd(1).get(),
                         CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC, name);
   if (::chdir(arguments.at(1).c_str()) != 0) {
