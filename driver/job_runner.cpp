@@ -454,6 +454,9 @@ AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
     if (address_book_) return address_book_->on_probed(host, probed);
     return Status(Code::data_loss, "it answered a probe that it was not sent");
   };
+  callbacks.on_cannot_reach = [this, host](const std::string& other) {
+    if (address_book_) address_book_->check(host, other);
+  };
   callbacks.on_problem = [this, host](std::string_view message) {
     observer_.on_warning(cat("host ", hosts_[host].found.host.name, ": ", printable(message)));
   };

@@ -91,6 +91,7 @@ enum class Kind : std::uint16_t {
   worker_left = 121,
   described = 122,
   work_reports = 123,
+  worker_cannot_reach = 124,
 };
 
 // A worker's incarnation: unique within the job, never used again. 0 means "all of them" where
@@ -262,7 +263,8 @@ struct Probe {
   std::uint32_t id = 0;
   std::uint32_t timeout_ms = 0;
   std::vector<ProbeTarget> targets;
-  HVD_MESSAGE_FIELDS(Probe, id, timeout_ms, targets)
+  bool refusal_counts = false;  // a host that refuses the connection is reached, too
+  HVD_MESSAGE_FIELDS(Probe, id, timeout_ms, targets, refusal_counts)
 };
 
 // What is this worker doing? Answered by Described, unless it has ended.
@@ -376,6 +378,13 @@ struct WorkerLeft {
   std::string reason;
   bool for_good = false;
   HVD_MESSAGE_FIELDS(WorkerLeft, incarnation, reason, for_good)
+};
+
+// A worker could not reach this host of its world in time (worker_link::Unreachable).
+struct WorkerCannotReach {
+  static constexpr Kind kKind = Kind::worker_cannot_reach;
+  std::string host;
+  HVD_MESSAGE_FIELDS(WorkerCannotReach, host)
 };
 
 // For a person: "train (pid 4242) runs, 12.3 s of processor time".

@@ -46,6 +46,7 @@ enum class Kind : std::uint16_t {
   activity = 108,
   left = 109,
   work_report = 110,
+  unreachable = 111,
 };
 
 // How each Welcome begins, in all versions.
@@ -177,6 +178,14 @@ struct Left {
   std::string reason;
   bool for_good = false;  // another process in its place would fail in the same way
   HVD_MESSAGE_FIELDS(Left, reason, for_good)
+};
+
+// Of an elastic job: a host of the world that this worker could not reach in time.
+struct Unreachable {
+  static constexpr Kind kKind = Kind::unreachable;
+  static constexpr std::size_t kMaxHost = 1'000;  // bytes
+  std::string host;
+  HVD_MESSAGE_FIELDS(Unreachable, host)
 };
 
 // The answer to Ping.

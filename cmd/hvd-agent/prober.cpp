@@ -64,7 +64,7 @@ void Prober::begin(Run& run, std::size_t index) {
       UniqueFd(::socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!attempt.socket) return end(run, index, failed(target, errno));
   if (::connect(attempt.socket.get(), address->get(), address->size) != 0 && errno != EINPROGRESS) {
-    return end(run, index, failed(target, errno));
+    return end(run, index, error_of(run, index, errno));
   }
   auto watch = loop_.watch(attempt.socket.get(), EPOLLOUT,
                            [this, &run, index](std::uint32_t) { on_events(run, index); });
@@ -79,7 +79,7 @@ void Prober::on_events(Run& run, std::size_t index) {
     int error = 0;
     socklen_t size = sizeof(error);
     ::getsockopt(attempt.socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error != 0) return end(run, index, failed(target, error));
+    if (error != 0) return end(run, index, error_of(run, index, error));
     attempt.connected = true;
     if (target.greeting.empty()) return end(run, index, {});
     loop_.change(attempt.socket.get(), EPOLLIN);
@@ -104,6 +104,12 @@ void Prober::hear_greeting(Run& run, std::size_t index) {
     return end(run, index, wrong_listener(target));
   }
   if (attempt.received == target.greeting) end(run, index, {});
+}
+
+// Of a connection that failed; empty if the target was reached all the same.
+std::string Prober::error_of(const Run& run, std::size_t index, int error_number) {
+  if (error_number == ECONNREFUSED && run.probe.refusal_counts) return {};
+  return failed(run.probe.targets[index], error_number);
 }
 
 void Prober::end(Run& run, std::size_t index, std::string error) {

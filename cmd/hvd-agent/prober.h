@@ -47,6 +47,7 @@ class Prober {
   void begin(Run& run, std::size_t index);
   void on_events(Run& run, std::size_t index);
   void hear_greeting(Run& run, std::size_t index);
+  static std::string error_of(const Run& run, std::size_t index, int error_number);
   static void end(Run& run, std::size_t index, std::string error);
 
   EventLoop& loop_;

@@ -65,6 +65,10 @@ Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std:
                     agent_link::WorkerLeft{incarnation_, std::move(left.reason), left.for_good}
                         .encode());
               },
+          .cannot_reach =
+              [this](std::string host) {
+                context_.link.send(agent_link::WorkerCannotReach{std::move(host)}.encode());
+              },
           .committed =
               [this](std::uint64_t generation) {
                 context_.link.send(agent_link::WorldCommitted{incarnation_, generation}.encode());

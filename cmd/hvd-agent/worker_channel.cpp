@@ -170,6 +170,10 @@ void WorkerChannel::handle(const Frame& frame) {
   } else if (auto left = worker_link::Left::decode(frame.payload);
              kind == Kind::left && left.ok()) {
     if (!std::exchange(told_left_, true) && may_tell()) listener_.left(std::move(*left));
+  } else if (auto lost = worker_link::Unreachable::decode(frame.payload);
+             kind == Kind::unreachable && lost.ok() &&
+             lost->host.size() <= worker_link::Unreachable::kMaxHost) {
+    if (may_tell()) listener_.cannot_reach(std::move(lost->host));
   } else if (kind == Kind::alive && worker_link::Alive::decode(frame.payload).ok()) {
     listener_.alive();
   } else if (kind == Kind::activity_wanted &&

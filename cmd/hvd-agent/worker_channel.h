@@ -28,6 +28,7 @@ class WorkerChannel {
     std::function<void()> ready;                  // waits for a world to join
     std::function<void()> leaves;                 // wants to leave at a commit
     std::function<void(worker_link::Left)> left;  // takes no part any more
+    std::function<void(std::string host)> cannot_reach;
     std::function<void(std::uint64_t generation)> committed;
     std::function<void()> alive;            // answers a ping
     std::function<void()> activity_wanted;  // of all workers

@@ -37,15 +37,7 @@ void AddressBook::find(HostIndex host, HostNetwork network) {
   search.arrival = {std::move(network), *std::move(candidates), *std::move(listeners), here_};
   search.timeout = std::make_unique<OwnTimer>(io_);
 
-  // The newest hosts come first: they are the least likely to be gone already.
-  std::size_t elsewhere = 0;
-  bool any_here = false;
-  for (auto known = known_.rbegin(); known != known_.rend(); ++known) {
-    if (known->second.local ? std::exchange(any_here, true) : ++elsewhere >= kMaxProbers) continue;
-    search.probers.push_back(known->first);
-    search.tries.push_back(
-        {known->second.local ? "this machine" : cat("host ", known->second.name), {}});
-  }
+  choose_probers(search);
   const auto of_others = targets_of_others(search.arrival);
   if (of_others.empty()) {
     search.probers.clear();
@@ -56,25 +48,64 @@ void AddressBook::find(HostIndex host, HostNetwork network) {
   search.timeout->begin(kAnswerTimeout, [this, host] { end(host); });
   const std::vector<HostIndex> probers = search.probers;
   searches_.insert_or_assign(host, std::move(search));
-  send_probe(host, host, of_itself);
-  for (const HostIndex prober : probers) send_probe(prober, host, of_others);
+  send_probe({.targets = of_itself}, {host, host});
+  for (const HostIndex prober : probers) send_probe({.targets = of_others}, {prober, host});
 }
 
-void AddressBook::send_probe(HostIndex prober, HostIndex about,
-                             std::vector<agent_link::ProbeTarget> targets) {
-  agent_link::Probe probe;
+// The newest hosts come first: they are the least likely to be gone already.
+void AddressBook::choose_probers(Search& search) const {
+  const auto lost = lost_each_other_.find(search.arrival.host.name);
+  std::size_t elsewhere = 0;
+  bool any_here = false;
+  for (auto known = known_.rbegin(); known != known_.rend(); ++known) {
+    const auto& [name, address, local, port] = known->second;
+    const bool has_to_reach = lost != lost_each_other_.end() && lost->second == name;
+    const bool is_one_too_many = local ? std::exchange(any_here, true) : ++elsewhere >= kMaxProbers;
+    if (is_one_too_many && !has_to_reach) continue;
+    search.probers.push_back(known->first);
+    search.tries.push_back({local ? "this machine" : cat("host ", name), {}, has_to_reach});
+  }
+}
+
+void AddressBook::send_probe(agent_link::Probe probe, const PendingProbe& pending) {
   probe.id = ++last_probe_id_;
   probe.timeout_ms = static_cast<std::uint32_t>(kProbeTimeout.count());
-  pending_probes_[probe.id] = {prober, about, targets.size()};
-  probe.targets = std::move(targets);
-  callbacks_.send(prober, probe);
+  PendingProbe& noted = pending_probes_[probe.id] = pending;
+  noted.targets = probe.targets.size();
+  callbacks_.send(pending.prober, probe);
+}
+
+void AddressBook::check(HostIndex host, const std::string& other) {
+  const auto about = std::find_if(known_.begin(), known_.end(), [&](const auto& known) {
+    return known.second.name == other && known.first != host;
+  });
+  if (about == known_.end() || about->second.port == 0 || !known_.contains(host)) return;
+  // Workers of one host lose the same connection together.
+  const bool is_under_way =
+      std::any_of(pending_probes_.begin(), pending_probes_.end(), [&](const auto& pending) {
+        const PendingProbe& probe = pending.second;
+        return probe.checks && probe.prober == host && probe.about == about->first;
+      });
+  if (is_under_way) return;
+  // The agent there listens no more, since its workers run: its host refuses, if it is reached.
+  const Known& known = about->second;
+  send_probe({.targets = {{known.address, known.port, ""}}, .refusal_counts = true},
+             {.prober = host, .about = about->first, .checks = true});
+}
+
+void AddressBook::on_checked(HostIndex host, const std::string& other, const std::string& error) {
+  const auto known = known_.find(host);
+  if (error.empty() || known == known_.end()) return;
+  lost_each_other_[known->second.name] = other;
+  known_.erase(known);
+  callbacks_.on_error(host, cat("host ", other, " cannot be reached from it any more: ", error));
 }
 
 void AddressBook::find_local(HostIndex host, const HostNetwork& network) {
   const auto listener = local_listener();
   if (!listener) return callbacks_.on_error(host, cat(kHere, listener.status().message()));
   here_ = listener->host;
-  known_[host] = {network.name, here_, true};
+  known_[host] = {network.name, here_, true, listener->port};
   callbacks_.on_found(host, {here_, *listener});
 }
 
@@ -150,7 +181,13 @@ Status AddressBook::on_probed(HostIndex host, const agent_link::Probed& probed) 
   }
 
   const HostIndex about = pending->second.about;
+  const bool checks = pending->second.checks;
   pending_probes_.erase(pending);
+  if (checks) {
+    const auto known = known_.find(about);
+    if (known != known_.end()) on_checked(host, known->second.name, probed.errors.front());
+    return {};
+  }
   const auto search = searches_.find(about);
   if (search == searches_.end()) return {};  // it was settled without this answer
   if (host == about) {
@@ -183,8 +220,9 @@ void AddressBook::end(HostIndex host) {
                                " which addresses of this machine can be reached from it")};
   auto choice = choose_arrival(search.arrival, search.own.value_or(silent), search.tries);
   if (!choice) return callbacks_.on_error(host, choice.status().message());
+  lost_each_other_.erase(search.arrival.host.name);
   if (reached_by_others_.empty()) reached_by_others_ = choice->rendezvous.host;
-  known_[host] = {search.arrival.host.name, choice->address, false};
+  known_[host] = {search.arrival.host.name, choice->address, false, search.arrival.host.probe_port};
   callbacks_.on_found(host, *choice);
 }
 

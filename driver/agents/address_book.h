@@ -31,7 +31,7 @@ class AddressBook {
   struct Callbacks {
     std::function<void(HostIndex host, const agent_link::Probe& probe)> send;
     // One of these two is called for each find(), possibly from within it, unless forget() was
-    // called before.
+    // called before. on_error may be called again after a check().
     std::function<void(HostIndex host, const ArrivalChoice& choice)> on_found;
     std::function<void(HostIndex host, const std::string& why)> on_error;
   };
@@ -43,6 +43,9 @@ class AddressBook {
   AddressBook& operator=(const AddressBook&) = delete;
 
   void find(HostIndex host, HostNetwork network);
+  // A worker of this host could not reach the host of this name. If its agent cannot either,
+  // on_error is called for it.
+  void check(HostIndex host, const std::string& other);
   // The agent of this host is gone: it answers no probes, and gets none for other hosts.
   void forget(HostIndex host);
   // An error if the agent of this host was not sent such a probe.
@@ -61,18 +64,22 @@ class AddressBook {
     HostIndex prober = 0;  // whose agent got the probe
     HostIndex about = 0;
     std::size_t targets = 0;
+    bool checks = false;  // it is of check()
   };
   struct Known {
     std::string name;
     std::string address;
     bool local = false;
+    std::uint16_t port = 0;  // where something has listened that others could reach; 0: unknown
   };
 
   void find_local(HostIndex host, const HostNetwork& network);
   Result<SocketAddress> local_listener();
   // The listeners that this host may be able to reach; opens those that are not open yet.
   Result<std::vector<SocketAddress>> listeners_for(const HostNetwork& network);
-  void send_probe(HostIndex prober, HostIndex about, std::vector<agent_link::ProbeTarget> targets);
+  void choose_probers(Search& search) const;
+  void send_probe(agent_link::Probe probe, const PendingProbe& pending);
+  void on_checked(HostIndex host, const std::string& other, const std::string& error);
   void end_if_enough(HostIndex host);
   void end(HostIndex host);
   std::string address_in_use() const;
@@ -87,6 +94,8 @@ class AddressBook {
   std::string here_;
   std::string reached_by_others_;  // the address of a listener; empty: there is none yet
   std::map<HostIndex, Known> known_;
+  // Hosts that were given up because they did not reach another one, and that one, by name.
+  std::map<std::string, std::string> lost_each_other_;
   std::map<HostIndex, Search> searches_;
   std::map<std::uint32_t, PendingProbe> pending_probes_;
   std::uint32_t last_probe_id_ = 0;

@@ -295,6 +295,12 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
         return forward<agent_link::OutputClosed>(frame, callbacks_.on_output_closed);
       case Kind::probed:
         return forward<agent_link::Probed>(frame, callbacks_.on_probed);
+      case Kind::worker_cannot_reach:
+        return decode<agent_link::WorkerCannotReach>(
+            frame, [&](const agent_link::WorkerCannotReach& message) {
+              if (callbacks_.on_cannot_reach) callbacks_.on_cannot_reach(message.host);
+              return Status();
+            });
       case Kind::worker_activity:
         return decode<agent_link::WorkerActivity>(frame, [&](agent_link::WorkerActivity message) {
           if (callbacks_.on_activity) callbacks_.on_activity(std::move(message));

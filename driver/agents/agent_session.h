@@ -46,6 +46,8 @@ struct AgentSessionCallbacks {
   std::function<Status(const agent_link::OutputClosed& closed)> on_output_closed;
   std::function<Status(const agent_link::Probed& probed)> on_probed;
   std::function<void(std::string_view message)> on_problem;
+  // A worker could not reach this host of its world.
+  std::function<void(const std::string& host)> on_cannot_reach;
   std::function<void(agent_link::WorkerActivity activity)> on_activity;
   std::function<void(const agent_link::WorkReports& reports)> on_work;
   // A user on that host asks for a report on all workers.

@@ -12,6 +12,18 @@ bool reached(const Try& one, std::size_t target) {
   return target < one.answer.errors.size() && one.answer.errors[target].empty();
 }
 
+bool has_tried(const Try& one) { return one.answer.failure.empty() && !one.answer.errors.empty(); }
+
+// The number of those that reach it; 0 if one of those that have to does not.
+std::ptrdiff_t count_reaching(const std::vector<Try>& tries, std::size_t target) {
+  const bool is_refused = std::any_of(tries.begin(), tries.end(), [&](const Try& one) {
+    return one.has_to_reach && has_tried(one) && !reached(one, target);
+  });
+  if (is_refused) return 0;
+  return std::count_if(tries.begin(), tries.end(),
+                       [&](const Try& one) { return reached(one, target); });
+}
+
 std::string errors_of(const std::vector<agent_link::ProbeTarget>& targets,
                       const ProbeAnswer& answer) {
   if (!answer.failure.empty()) return answer.failure;
@@ -59,6 +71,10 @@ bool is_enough(const std::optional<ProbeAnswer>& own, const std::vector<Try>& tr
     return !one.answer.failure.empty() || !one.answer.errors.empty();
   };
   if (std::all_of(tries.begin(), tries.end(), answered)) return true;
+  const bool waits = std::any_of(tries.begin(), tries.end(), [&](const Try& one) {
+    return one.has_to_reach && !answered(one);
+  });
+  if (waits) return false;
   return std::any_of(tries.begin(), tries.end(), [](const Try& one) { return reached(one, 0); });
 }
 
@@ -83,23 +99,20 @@ Result<ArrivalChoice> choose_arrival(const Arrival& arrival, const ProbeAnswer& 
 
   // Of the new one. A host that could not even try has an error of its own.
   const auto targets = targets_of_others(arrival);
-  const bool tried = std::any_of(tries.begin(), tries.end(), [](const Try& one) {
-    return one.answer.failure.empty() && !one.answer.errors.empty();
-  });
+  const bool tried = std::any_of(tries.begin(), tries.end(), has_tried);
   choice.address = arrival.candidates.front();
   if (targets.empty() || !tried) return choice;
   std::ptrdiff_t most = 0;
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    const auto count =
-        std::count_if(tries.begin(), tries.end(), [i](const Try& one) { return reached(one, i); });
+    const auto count = count_reaching(tries, i);
     if (count <= most) continue;
     most = count;
     choice.address = targets[i].address;
   }
   if (most > 0) return choice;
-  const auto first = std::find_if(tries.begin(), tries.end(), [](const Try& one) {
-    return one.answer.failure.empty() && !one.answer.errors.empty();
-  });
+  auto first = std::find_if(tries.begin(), tries.end(),
+                            [](const Try& one) { return one.has_to_reach && has_tried(one); });
+  if (first == tries.end()) first = std::find_if(tries.begin(), tries.end(), has_tried);
   return Status(Code::unavailable,
                 cat("no address of it can be reached from ", first->who, ": ",
                     errors_of(targets, first->answer),

@@ -42,10 +42,12 @@ std::vector<agent_link::ProbeTarget> targets_of_itself(const Arrival& arrival);
 struct Try {
   std::string who;  // "host b", "this machine"
   ProbeAnswer answer;
+  // Workers of the two hosts have lost each other before: this one has to reach the new one.
+  bool has_to_reach = false;
 };
 
-// Somebody has reached what is best, or all have answered: nobody needs to be waited for. `own` is
-// the answer of the new host itself.
+// Somebody has reached what is best and all that have to have answered, or all have answered:
+// nobody needs to be waited for. `own` is the answer of the new host itself.
 bool is_enough(const std::optional<ProbeAnswer>& own, const std::vector<Try>& tries);
 
 struct ArrivalChoice {

@@ -73,6 +73,10 @@ void Controller::connect(const std::vector<std::string>& addresses, TimePoint de
   const Status joined = links_.join_parent(addresses[static_cast<std::size_t>(parent)], deadline);
   if (joined.ok()) return;
   if (spec_.interrupt && spec_.interrupt->raised()) return enter_failure(spec_.interrupt->why());
+  const bool is_late = joined.code() == Code::deadline_exceeded;
+  if (is_late && host(parent) != host(spec_.rank) && spec_.on_unreachable) {
+    spec_.on_unreachable(host(parent));
+  }
   enter_failure(
       {joined.with_context(cat("host ", host(spec_.rank), " cannot reach ", describe(parent))),
        parent, host(parent)});

@@ -181,6 +181,22 @@ TEST_F(ElasticOnHostsTest, WhoDoesNotReachTheHostOfRankZeroForLongIsStartedAgain
   EXPECT_EQ(end.err.find("sign of life"), std::string::npos) << end.err;
 }
 
+// hvdrun and h3 reach both all the while.
+TEST_F(ElasticOnHostsTest, AHostThatDoesNotReachAnotherRestsUntilItDoes) {
+  Process& job = start_training(3, 6,
+                                {.flags = {"-np", "6", "--min-np", "2", "--gloo-timeout-seconds",
+                                           "2", "--env", "HVD_START_TIMEOUT=3"}});
+  auto world = step_logs().newest_world();
+  bed().cut(host(1), host(2));
+  ASSERT_TRUE(job.wait_for_error("host h2: reach: host h1 cannot be reached from it any more"))
+      << job.err();
+  ASSERT_TRUE(job.wait_for_error("no address of it can be reached from host h1")) << job.err();
+  world = expect_world(job, 4, world);
+  bed().heal();
+  expect_world(job, 6, world);
+  finish(job);
+}
+
 TEST_F(ElasticOnHostsTest, HostsComeAndGoAsTheyAreDiscoveredAndNobodyRollsBack) {
   Process& job = start_training(3, 2, {.hosts = "h1:2\n", .discovery = true});
   auto world = step_logs().newest_world();

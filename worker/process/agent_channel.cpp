@@ -325,6 +325,9 @@ Status AgentChannel::send_left(const std::string& reason, bool for_good) {
   return send(
       worker_link::Left{reason.substr(0, worker_link::Left::kMaxReason), for_good}.encode());
 }
+Status AgentChannel::send_unreachable(const std::string& host) {
+  return send(worker_link::Unreachable{host}.encode());
+}
 Status AgentChannel::send_committed(std::uint64_t generation) {
   return send(worker_link::Committed{generation}.encode());
 }

@@ -82,6 +82,8 @@ class AgentChannel {
   Status send_leave();
   // worker_link::Left.
   Status send_left(const std::string& reason, bool for_good = false);
+  // worker_link::Unreachable.
+  Status send_unreachable(const std::string& host);
   Status send_committed(std::uint64_t generation);
   Status send_activity_wanted();
   // Unasked, at the end of a world.

@@ -246,6 +246,9 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
   spec.meter = meter_;
   spec.interrupt = std::move(interrupt);
   if (welcome.elastic) {
+    spec.on_unreachable = [agent = agent_](const std::string& host) {
+      (void)agent->send_unreachable(host);
+    };
     spec.on_own_stall = [worker = welcome.worker](const std::string& why) {
       AgentChannel::end_process(cat(worker, " ", why, ", and is to be replaced"));
     };

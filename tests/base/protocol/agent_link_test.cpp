@@ -28,7 +28,7 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(AskActivity{7, 1000});
   expect_sound(Shutdown{7});
   expect_sound(Check{"/home", "train", "/usr/bin:/bin"});
-  expect_sound(Probe{7, 1000, {{"10.0.0.1", 4000, "hello"}, {"::1", 22, ""}}});
+  expect_sound(Probe{7, 1000, {{"10.0.0.1", 4000, "hello"}, {"::1", 22, ""}}, true});
   expect_sound(Ready{
       1, "build", 99, "host", {{"lo", "127.0.0.1"}, {"eth0", "fd00::1"}}, 1, "g", 2, 8, 3, 96});
   expect_sound(Launched{8, 1234});
@@ -41,6 +41,7 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(WorkerReady{15});
   expect_sound(WorkerLeaves{16});
   expect_sound(WorkerLeft{16, "no descriptors"});
+  expect_sound(WorkerCannotReach{"h2"});
   expect_sound(Describe{16});
   expect_sound(Described{16, "it runs"});
   expect_sound(WorldCommitted{17, 3});
@@ -157,7 +158,8 @@ TEST(AgentLinkMessages, KeepEveryFieldOfTheGreetings) {
                                                     true,
                                                     40'000,
                                                     40'999,
-                                                    {"eth0", "10.0.0.1"}}));
+                                                    {"eth0", "10.0.0.1"},
+                                                    "h1"}));
   ASSERT_TRUE(hello.ok());
   EXPECT_EQ(hello->protocol, 3U);
   EXPECT_EQ(hello->build_id, "build");
@@ -171,6 +173,7 @@ TEST(AgentLinkMessages, KeepEveryFieldOfTheGreetings) {
   EXPECT_EQ(hello->first_port, 40'000);
   EXPECT_EQ(hello->last_port, 40'999);
   EXPECT_EQ(hello->listen_on, (std::vector<std::string>{"eth0", "10.0.0.1"}));
+  EXPECT_EQ(hello->host, "h1");
 
   const std::vector<Interface> interfaces = {{"lo", "127.0.0.1"}, {"eth0", "fd00::1"}};
   const auto ready = Ready::decode(payload_of(

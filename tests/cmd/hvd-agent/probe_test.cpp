@@ -155,6 +155,20 @@ TEST(AgentProbe, KnowsStrangersByWhatTheySay) {
   }
 }
 
+// Of a host whose agent listens no more.
+TEST(AgentProbe, ARefusalCountsIfTheDriverSaysSo) {
+  AgentUnderTest agent;
+  std::uint16_t port = 0;
+  listener(port).reset();
+  for (const bool counts : {true, false}) {
+    const std::uint32_t id = counts ? 1001 : 1002;
+    agent.send(Probe{id, kPatient, {{"127.0.0.1", port, ""}}, counts}.encode());
+    ASSERT_TRUE(agent.until([&] { return agent.probed.count(id) != 0; }));
+    const std::string error = agent.probed[id].errors.at(0);
+    EXPECT_EQ(error.empty(), counts) << error;
+  }
+}
+
 TEST(AgentProbe, HoldsUpNothingElse) {
   AgentUnderTest agent;
   std::uint16_t port = 0;

@@ -340,6 +340,19 @@ TEST(Arrival, out_of_everybodys_reach_is_named_with_all_that_was_tried) {
             "--network-interface, or address= in the list of hosts, choose another");
 }
 
+TEST(Arrival, has_to_be_reached_by_the_host_whose_workers_had_lost_its_own) {
+  const Try others{"host b", kAll};
+  const auto lost = [](const ProbeAnswer& answer) { return Try{"host a", answer, true}; };
+  const auto none = choose_arrival(arrival(), kAll, {others, lost(kNone)});
+  ASSERT_FALSE(none.ok());
+  EXPECT_TRUE(none.status().message().starts_with("no address of it can be reached from host a: "))
+      << none.status().message();
+  EXPECT_EQ(choose_arrival(arrival(), kAll, {others, lost(kSecond)})->address, "10.1.0.3");
+  EXPECT_EQ(choose_arrival(arrival(), kAll, {others, lost(kSilent)})->address, "10.0.0.3");
+  EXPECT_FALSE(is_enough(kAll, {others, lost({})}));
+  EXPECT_TRUE(is_enough(kAll, {others, lost(kNone)}));
+}
+
 TEST(Arrival, comes_through_the_first_endpoint_that_it_reaches) {
   EXPECT_EQ(choose_arrival(arrival(), kAll, {})->rendezvous.host, "10.0.0.254");
   EXPECT_EQ(choose_arrival(arrival(), kSecond, {})->rendezvous.host, "10.1.0.254");
