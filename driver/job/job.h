@@ -251,6 +251,7 @@ class Job {
   void start_again_or_set_aside(std::size_t worker, const std::string& how);
   void note_cause(const JobWorker& worker, const std::string& how, int exit_code);
   void tell_failures(const std::vector<SlotPlace>& started_again);
+  std::string back_text(TimePoint until) const;
   std::string set_aside_text(const JobWorker& worker, TimePoint until) const;
   CommonCause::Situation situation() const;
   double random();
@@ -287,6 +288,8 @@ class Job {
   bool has_room_for_more() const;
   bool has_lost_room() const;
   void keep_group();
+  void trust_slots_of(const std::string& host);
+  void trust_slots_that_worked();
   void find_reason_to_restart_group();
   void stop_group_after_failure();
   void stop_group_when_ripe(TimePoint earliest, const std::string& why);
@@ -463,6 +466,8 @@ class Job {
     int restarts = 0;               // because of failures
   } group_;
   CommonCause common_cause_;
+    // Set aside after failures, and not known to be well since: none of them makes all begin again.
+    std::set<std::pair<std::string, int>> doubtful_slots;
   std::uint64_t random_state_;
 
   // The job ends at a commit, and is taken up later.

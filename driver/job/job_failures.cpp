@@ -43,14 +43,18 @@ void Job::tell_failures(const std::vector<SlotPlace>& started_again) {
   }
 }
 
+// Of what is set aside. In a group it comes back with the others only.
+std::string Job::back_text(TimePoint until) const {
+  if (until == kNever) return " for the rest of the job";
+  const auto time = std::chrono::ceil<std::chrono::milliseconds>(until - now_);
+  if (!is_plain_group()) return cat(" and tried again in ", seconds_text(time));
+  return cat(" for ", seconds_text(time), ", and used again at the next restart of all");
+}
+
 // "; its slot has failed 4 times: it is set aside and tried again in 14.4 s"
 std::string Job::set_aside_text(const JobWorker& worker, TimePoint until) const {
   const std::string& host = worker.member.host;
-  const std::string back =
-      until == kNever
-          ? std::string(" for the rest of the job")
-          : cat(" and tried again in ",
-                seconds_text(std::chrono::ceil<std::chrono::milliseconds>(until - now_)));
+  const std::string back = back_text(until);
   if (options_.elastic.budget.policy == FailurePolicy::host) {
     return cat("; its host is set aside (--failure-policy host)", back,
                until == kNever ? " (--blacklist-cooldown-range lets it come back)" : "");
@@ -147,6 +151,7 @@ void Job::start_again_or_set_aside(std::size_t index, const std::string& how) {
     failures_.untold.push_back(index);
     return;
   }
+  group_.doubtful_slots.emplace(member.host, member.slot);
   warn(cat(name, " ", how, set_aside_text(worker, until)));
   if (options_.elastic.budget.policy == FailurePolicy::slot) return;
   for (const std::size_t other : std::vector<std::size_t>(hosts_[worker.host].workers)) {

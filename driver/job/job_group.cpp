@@ -27,13 +27,27 @@ bool Job::has_worked_for_long() const {
   return now_ - group_.begun >= options_.elastic.budget.forget_after;
 }
 
-// Slots that nobody has failed in and that no worker has, if they make the world larger. What
-// failed before is not worth it to stop all others.
+// Free slots that make the world larger. A slot that may still be broken is not worth it to stop
+// all others.
 bool Job::has_room_for_more() const {
-  const auto places = staff(rooms(), occupants(), limits_now()).launch;
-  return std::any_of(places.begin(), places.end(), [&](const SlotPlace& place) {
-    return known_.slot_errors.count({place.host, place.slot}) == 0;
-  });
+  std::vector<Room> trusted = rooms();
+  for (Room& room : trusted) {
+    for (const auto& [host, slot] : group_.doubtful_slots) {
+      if (host == room.host) room.resting_slots.push_back(slot);
+    }
+  }
+  return !staff(trusted, occupants(), limits_now()).launch.empty();
+}
+
+void Job::trust_slots_of(const std::string& host) {
+  std::erase_if(group_.doubtful_slots, [&](const auto& place) { return place.first == host; });
+}
+
+void Job::trust_slots_that_worked() {
+  for (const std::size_t index : workers_.live()) {
+    const WorldMember& member = workers_[index].member;
+    group_.doubtful_slots.erase({member.host, member.slot});
+  }
 }
 
 bool Job::has_lost_room() const {
@@ -45,7 +59,10 @@ bool Job::has_lost_room() const {
 
 void Job::keep_group() {
   if (!group_.stops) find_reason_to_restart_group();
-  if (group_.stops && !stop_has_begun() && workers_.live().empty()) begin_again();
+  if (!group_.stops || stop_has_begun() || !workers_.live().empty()) return;
+  begin_again();
+  // More may have been asked for since the other group was told to end.
+  if (!group_.stops) find_reason_to_restart_group();
 }
 
 void Job::find_reason_to_restart_group() {
@@ -99,7 +116,10 @@ void Job::stop_group(const std::string& why) {
   warn(cat(why, ": all workers are started again, since none has called hvd::init()"));
   group_.stops = true;
   group_.limits = limits_now();
-  if (has_worked_for_long()) common_cause_.forget_fresh();
+  if (has_worked_for_long()) {
+    common_cause_.forget_fresh();
+    trust_slots_that_worked();
+  }
   for (const auto& member : worlds_.in_force().members) {
     const std::size_t index = Workers::index(member.incarnation);
     if (workers_[index].membership == MemberStatus::exited_before_init) {

@@ -60,6 +60,7 @@ void Job::start_agents() {
     // There is no deadline yet, since others may have their turn first.
     const HostIndex host = hosts_.add(name, found.local);
     hosts_[host].joins = found.joins;
+    trust_slots_of(name);
     start_agent(host);
   }
 }

@@ -55,6 +55,7 @@ void Job::on(const event::DrainRequested& event) {
   if (!why.empty()) return refuse(std::move(why));
   if (event.undo) {
     requests_.drained.erase(event.host_name);
+    trust_slots_of(event.host_name);
     accept(cat("host ", event.host_name, " is used again",
                with_name(known_.named, event.host_name) ? "" : " when it is named"));
   } else {
@@ -126,13 +127,16 @@ void Job::on(const event::ScaleRequested& event) {
     return refuse(cat("it cannot have ", event.size, event.size == 1 ? " worker" : " workers",
                       ": its world may have ", limits_text(limits)));
   }
+  const auto wanted = static_cast<std::size_t>(event.size);
+  const std::size_t now = worlds_.in_force().members.size();
   requests_.size = event.size;
+  // The size that somebody asks for is worth a restart of all, also with slots that may fail again.
+  group_.doubtful_slots.clear();
 
   int room = 0;
   for (const auto& found : *known_.hosts) room += ready_slots(found.host);
   std::string text =
-      cat("the job is scaled to ", counted(static_cast<std::size_t>(event.size), "worker"),
-          "; its world has ", worlds_.in_force().members.size(), " now");
+      cat("the job is scaled to ", counted(wanted, "worker"), "; its world has ", now, " now");
   if (room < event.size)
     text += cat(", and ", room, room == 1 ? " slot is" : " slots are", " ready");
   accept(text);

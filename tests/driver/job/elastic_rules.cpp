@@ -95,6 +95,27 @@ void ElasticRules::end_visit(HostIndex host) {
   }
 }
 
+void ElasticRules::note(const event::Exited& event) {
+  if (event.exit_code == 0 && event.signal_number == 0) {
+    end_worker(event.incarnation);
+  } else {
+    fail_worker(event.incarnation);
+  }
+}
+
+bool ElasticRules::may_be_set_aside(const std::string& place) const {
+  const BudgetOptions& budget = options_.elastic.budget;
+  const auto failures = failures_.find(place);
+  if (failures == failures_.end()) return false;
+  return budget.policy == FailurePolicy::host || failures->second > budget.restarts;
+}
+
+void ElasticRules::fail_worker(Incarnation incarnation) {
+  const auto worker = workers_.find(incarnation);
+  if (worker != workers_.end() && !worker->second.told_to_stop) ++failures_[worker->second.place];
+  end_worker(incarnation);
+}
+
 void ElasticRules::end_worker(Incarnation incarnation) {
   if (const auto worker = workers_.find(incarnation); worker != workers_.end()) {
     worker->second.ended = true;

@@ -37,6 +37,8 @@ class ElasticRules {
   int scaled_to() const { return requests_.size; }
   // The first thing that did not hold; "" if all did.
   const std::string& wrong() const { return wrong_; }
+  // A slot, host#slot, in which so many workers have failed that it may stay empty.
+  bool may_be_set_aside(const std::string& place) const;
   // Somebody has asked for it, or all workers were told to go.
   bool is_to_suspend() const { return suspension_.is_wanted; }
   // It may end with 128 + signal: by a second request, because it could come to no commit, or
@@ -70,8 +72,8 @@ class ElasticRules {
   void note(const event::AddressFound& event) { visits_[event.host].address = event.address; }
   void note(const event::HostFailed& event) { end_visit(event.host); }
   void note(const event::AgentGone& event) { end_visit(event.host); }
-  void note(const event::LaunchFailed& event) { end_worker(event.incarnation); }
-  void note(const event::Exited& event) { end_worker(event.incarnation); }
+  void note(const event::LaunchFailed& event) { fail_worker(event.incarnation); }
+  void note(const event::Exited& event);
   void note(const event::WorkerReady& event);
   void note(const event::Initialised& event);
   void note(const event::WorkerLeft& event) { workers_[event.incarnation].told_to_stop = true; }
@@ -84,6 +86,7 @@ class ElasticRules {
   void note(const Other& /*event*/) {}
   void end_visit(HostIndex host);
   void end_worker(Incarnation incarnation);
+  void fail_worker(Incarnation incarnation);
 
   void check(const action::PublishWorld& action);
   void check(const action::StartAgent& action);
@@ -113,6 +116,7 @@ class ElasticRules {
   bool answers_a_tick_ = false;
   std::map<HostIndex, Visit> visits_;
   std::map<Incarnation, Worker> workers_;
+  std::map<std::string, int> failures_;  // by place, of workers that nobody had told to end
   std::set<std::string> found_;
   std::uint64_t generation_ = 0;
   std::map<std::uint64_t, WorldDocument> published_;

@@ -11,7 +11,6 @@ namespace hvd {
 using driver::Event;
 using driver::HostIndex;
 using driver::Incarnation;
-using driver::JobState;
 using driver::Step;
 using std::chrono::milliseconds;
 namespace action = driver::action;
@@ -23,8 +22,6 @@ constexpr int kSteps = 400'000;
 constexpr int kDetail = 64;  // of what changes nothing, one step in so many is looked at in detail
 constexpr std::uint64_t kWithoutJournal = 64;  // of so many runs, one has a journal
 constexpr milliseconds kFaultsFor{2'500};
-constexpr milliseconds kCalmFor{25'000};  // more than any rest, any start and any silence
-constexpr milliseconds kLook{50};
 constexpr milliseconds kAfterTheEnd{5'000};
 
 }  // namespace
@@ -259,74 +256,6 @@ void SimulatedCluster::beat(HostIndex host) {
     if (!is_cut_off(host)) to_driver(event::Heard{host});
     beat(host);
   });
-}
-
-// ---- when all is calm ----
-
-void SimulatedCluster::settle_down() {
-  calm_ = true;
-  workers_.calm();
-  commits_before_calm_ = history_.commits();
-  whole_by_ = time_.now() + kCalmFor;
-  for (auto& machine : machines_) machine.found = true;
-  find();
-  // Also of a host whose drain waits for a driver that is held up.
-  for (const auto& machine : machines_) to_driver(event::DrainRequested{machine.name, true});
-  look_whether_whole();
-}
-
-void SimulatedCluster::look_whether_whole() {
-  const JobState state = job_->state();
-  if (is_over() || state >= JobState::ending || rules_->is_to_suspend()) return;
-  if (is_whole()) {
-    finish_work();
-  } else if (time_.now() > whole_by_) {
-    for (const auto& member : job_->world().members) {
-      history_.tell(workers_.text(member.incarnation));
-    }
-    rules_->wrong(cat("the world is not whole again: it has ", job_->world().members.size(),
-                      " workers; waits for ", job_->waiting_for(time_.now())));
-  } else {
-    schedule(kLook, [this] { look_whether_whole(); });
-  }
-}
-
-// The group that began last is there. Slots that failed may be left out.
-bool SimulatedCluster::is_whole_group() const {
-  const WorldDocument& world = job_->world();
-  return job_->state() == JobState::running &&
-         static_cast<int>(world.members.size()) >= options_.elastic.limits.least &&
-         std::all_of(world.members.begin(), world.members.end(), [&](const WorldMember& member) {
-           return workers_.began_with(member.incarnation, world.generation);
-         });
-}
-
-bool SimulatedCluster::is_whole() const {
-  if (climate_.workers.plain) return is_whole_group();
-  int slots = 0;
-  for (const auto& machine : machines_) slots += good_slots(machine);
-  driver::Limits limits = options_.elastic.limits;
-  if (const int size = rules_->scaled_to(); size != 0) limits.most = size;
-  if (limits.most != 0) slots = std::min(slots, limits.most + limits.spares);
-  const WorldDocument& world = job_->world();
-  return job_->state() == JobState::running &&
-         static_cast<int>(world.members.size()) >= driver::world_size(slots, limits) &&
-         history_.commits() > commits_before_calm_ &&
-         std::all_of(world.members.begin(), world.members.end(), [&](const WorldMember& member) {
-           return workers_.trains_in(member.incarnation, world.generation);
-         });
-}
-
-void SimulatedCluster::finish_work() {
-  finishing_ = true;
-  workers_.finish();
-  if (!dice_.one_in(climate_.killed_at_the_end)) return;
-  for (const auto& member : job_->world().members) {
-    if (!dice_.one_in(3) || member.rank == 0) continue;
-    schedule(dice_.up_to(200), [this, incarnation = member.incarnation] {
-      if (workers_.runs(incarnation)) workers_.die(incarnation, 0, 9);
-    });
-  }
 }
 
 // ---- what the driver does ----

@@ -135,8 +135,12 @@ class SimulatedCluster : private Surroundings {
   void choose_limits();
   void break_something();
   static int good_slots(const Machine& machine);
+
+  // cluster_calm.cpp
   void settle_down();
   void look_whether_whole();
+  void ask_for_all();
+  int whole_size(int left_out) const;
   bool is_whole_group() const;
   bool is_whole() const;
   void finish_work();
@@ -194,6 +198,7 @@ class SimulatedCluster : private Surroundings {
   std::optional<driver::action::Launch> launched_;  // for a flaw
   bool has_proposed_last_ = false;                  // likewise
   bool calm_ = false;                               // no more faults
+  bool asks_for_all_ = false;                       // then: a person does, of a plain program
   bool finishing_ = false;                          // workers end soon
   TimePoint whole_by_ = kNever;
   int commits_before_calm_ = 0;

@@ -32,6 +32,7 @@ add_dependencies(hvd_elastic_test hvd_elastic_program)
 # Driver and workers together in virtual time.
 hvd_test(hvd_simulation_test COMPUTES
   driver/job/elastic_rules.cpp
+  worker/elastic/cluster_calm.cpp
   worker/elastic/cluster_faults.cpp
   worker/elastic/cluster_suspension.cpp
   worker/elastic/simulated_cluster.cpp
