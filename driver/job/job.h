@@ -262,6 +262,8 @@ class Job {
   void plan_list();
   void staff_slots();
   void release_those_beyond_the_most(std::set<Incarnation>& released);
+  bool has_grown_enough() const;  // by --planned-reset-limit
+  void count_planned_reset();
   Limits limits_now() const;
   // As many as discovery says, else as its agent found room for; 0: it has not said it yet.
   int slots_of(const HostSlots& found) const;
@@ -286,10 +288,10 @@ class Job {
   bool may_blame_group() const;
   bool has_worked_for_long() const;
   bool has_room_for_more() const;
-  bool has_lost_room() const;
-  void keep_group();
   void trust_slots_of(const std::string& host);
   void trust_slots_that_worked();
+  bool has_lost_room() const;
+  void keep_group();
   void find_reason_to_restart_group();
   void stop_group_after_failure();
   void stop_group_when_ripe(TimePoint earliest, const std::string& why);
@@ -464,10 +466,10 @@ class Job {
     bool is_lossy = false;          // because one of it was lost
     std::optional<Limits> limits;   // of the group that follows, as they were when this one stopped
     int restarts = 0;               // because of failures
-  } group_;
-  CommonCause common_cause_;
     // Set aside after failures, and not known to be well since: none of them makes all begin again.
     std::set<std::pair<std::string, int>> doubtful_slots;
+  } group_;
+  CommonCause common_cause_;
   std::uint64_t random_state_;
 
   // The job ends at a commit, and is taken up later.

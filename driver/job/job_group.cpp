@@ -88,7 +88,7 @@ void Job::stop_group_when_ripe(TimePoint earliest, const std::string& why) {
   const TimePoint ripe = std::max(earliest, group_.changed_at + options_.elastic.loss_gather);
   if (now_ >= ripe) {
     stop_group(why);
-    ++failures_.planned_resets;
+    count_planned_reset();
   } else {
     deadlines_.decision = std::min(deadlines_.decision, ripe);
   }

@@ -129,6 +129,12 @@ void Job::on(const event::ScaleRequested& event) {
   }
   const auto wanted = static_cast<std::size_t>(event.size);
   const std::size_t now = worlds_.in_force().members.size();
+  if (wanted > now && has_grown_enough()) {
+    return refuse(cat("its world has ", counted(now, "worker"),
+                      " and grows no more, since it has had ",
+                      counted(static_cast<std::size_t>(failures_.planned_resets), "planned change"),
+                      " (--planned-reset-limit)"));
+  }
   requests_.size = event.size;
   // The size that somebody asks for is worth a restart of all, also with slots that may fail again.
   group_.doubtful_slots.clear();

@@ -106,10 +106,21 @@ void Job::begin_world(const std::vector<SlotPlace>& places, const std::vector<In
 
 // ---- workers to start, and workers to leave ----
 
+bool Job::has_grown_enough() const {
+  const int most = options_.elastic.planned_reset_limit;
+  return most >= 0 && failures_.planned_resets >= most;
+}
+
+void Job::count_planned_reset() {
+  if (++failures_.planned_resets != options_.elastic.planned_reset_limit) return;
+  warn(cat("the world has had ",
+           counted(static_cast<std::size_t>(failures_.planned_resets), "planned change"),
+           " (--planned-reset-limit): it grows no more"));
+}
+
 Limits Job::limits_now() const {
   Limits limits = requests_.bound(options_.elastic.limits);
-  if (options_.elastic.planned_reset_limit >= 0 &&
-      failures_.planned_resets >= options_.elastic.planned_reset_limit) {
+  if (has_grown_enough()) {
     const int size = static_cast<int>(worlds_.in_force().members.size());
     limits.most = limits.most == 0 ? size : std::min(limits.most, size);
   }

@@ -423,7 +423,7 @@ void Job::on(const event::Committed& event) {
 
   // It stayed at that commit; there may have been another since.
   if (is_member) workers_.of(event.incarnation).may_have_left = false;
-  ++failures_.planned_resets;
+  count_planned_reset();
   failures_.state_lost_with.clear();
   failures_.cause.reset();  // they have worked since: what fails now has a cause of its own
   world.state = WorldState::effective;
