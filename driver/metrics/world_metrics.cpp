@@ -9,7 +9,7 @@ namespace hvd::driver {
 namespace {
 
 constexpr std::array<std::string_view, kWorldCauses> kCauseNames{
-    "start", "worker_lost", "host_lost", "joined", "left", "replaced", "restarted", "suspended"};
+    "start", "worker_lost", "host_lost", "joined", "left", "replaced", "suspended"};
 
 // In the order in which they follow each other.
 constexpr std::array<std::string_view, kEntryParts> kEntryPartNames{"leave", "wait", "connect",
@@ -132,7 +132,7 @@ void WorldMetrics::on_effective(const WorldDocument& world, const JobStep& step)
 WorldCause WorldMetrics::cause_of(const WorldDocument& world, const JobStep& step) const {
   if (world.last) return WorldCause::suspended;
   if (members_.empty()) return WorldCause::start;
-  if (voids_commits(step)) return WorldCause::restarted;
+  if (voids_commits(step)) return cause_of_restart(world, step.job);
   if (proposed_.contains(world.generation)) return cause_at_commit(world);
   return cause_of_loss(world, step.job);
 }
@@ -158,6 +158,13 @@ WorldCause WorldMetrics::cause_of_loss(const WorldDocument& world, const Job& jo
     somebody_failed = somebody_failed || !worker.how.empty();
   }
   return somebody_failed ? WorldCause::worker_lost : WorldCause::left;
+}
+
+// Of a program without hvd: all members are new.
+WorldCause WorldMetrics::cause_of_restart(const WorldDocument& world, const Job& job) const {
+  const WorldCause cause = cause_of_loss(world, job);
+  if (cause != WorldCause::left || world.members.size() < members_.size()) return cause;
+  return world.members.size() > members_.size() ? WorldCause::joined : WorldCause::replaced;
 }
 
 // A world that is small because its members left as they were asked to is as large as it should be.

@@ -19,13 +19,12 @@ enum class WorldCause : std::uint8_t {
   start,        // it is the first
   worker_lost,  // a worker failed, or could not go on
   host_lost,    // a host was lost, with its workers
-  joined,       // workers joined at a commit
-  left,         // workers left at a commit, as they had been asked to
+  joined,       // workers joined at a commit, or with a restart of all
+  left,         // workers left in the same ways, as they had been asked to
   replaced,     // both
-  restarted,    // all workers of a program without hvd were started again
   suspended,    // the last one, at which the job is suspended
 };
-inline constexpr std::size_t kWorldCauses = 8;
+inline constexpr std::size_t kWorldCauses = 7;
 
 // Parts of the way into a world (event::WorldEntered).
 inline constexpr std::size_t kEntryParts = 6;
@@ -51,6 +50,7 @@ class WorldMetrics {
   WorldCause cause_of(const WorldDocument& world, const JobStep& step) const;
   WorldCause cause_at_commit(const WorldDocument& world) const;
   WorldCause cause_of_loss(const WorldDocument& world, const Job& job) const;
+  WorldCause cause_of_restart(const WorldDocument& world, const Job& job) const;
   void note_full_size(const WorldDocument& world, WorldCause cause, TimePoint now);
 
   ByLabel<prometheus::Counter, kWorldCauses> formed_;

@@ -202,11 +202,28 @@ TEST(JobMetrics, OfAProgramWithoutHvdCountItsGroups) {
   measured.pass_deadline();
   measured.exits(1, 0, SIGTERM);
   measured.pass_deadline();
-  EXPECT_EQ(measured.value(formed("restarted")), 1) << measured.text();
+  EXPECT_EQ(measured.value(formed("worker_lost")), 1) << measured.text();
   EXPECT_EQ(measured.value("hvd_group_restarts_total"), 1);
   EXPECT_EQ(measured.value(ended("failure")), 1);
   EXPECT_EQ(measured.value(ended("stopped")), 1);
   EXPECT_EQ(measured.value("hvd_worker_restarts_total"), 2);
+}
+
+// What was asked for is no loss.
+TEST(JobMetrics, OfAProgramWithoutHvdSayWhyItsGroupsBegan) {
+  MeasuredJob measured(elastic_start(1));
+  measured.happens(event::Begin{});
+  measured.find({{{"a", 2}}});
+  measured.launched(1);
+  measured.launched(2);
+  measured.happens(event::ScaleRequested{1});
+  measured.pass_deadline();
+  measured.exits(1, 0, SIGTERM);
+  measured.exits(2, 0, SIGTERM);
+  measured.pass_deadline();
+  EXPECT_EQ(measured.value(formed("left")), 1) << measured.text();
+  EXPECT_EQ(measured.value(formed("worker_lost")), 0);
+  EXPECT_EQ(measured.value("hvd_group_restarts_total"), 1);
 }
 
 TEST_F(TwoWorkers, AreStopped) {
