@@ -124,10 +124,13 @@ void ControlServer::answer(const HttpRequest& request, const HttpListener::Answe
       answer({accepted ? 200U : 409U, cat(text, "\n")});
     });
   } else {
-    const std::array known{"/status", "/metrics", "/page", "/dump", "/stop"};
-    const bool is_known =
-        change != nullptr || std::find(known.begin(), known.end(), request.target) != known.end();
-    answer({is_known ? 405U : 404U, kRequests});
+    const std::array posted{"/page", "/dump", "/stop"};
+    const bool is_read = request.target == "/status" || request.target == "/metrics";
+    const bool is_known = is_read || change != nullptr ||
+                          std::find(posted.begin(), posted.end(), request.target) != posted.end();
+    HttpReply refusal{is_known ? 405U : 404U, kRequests};
+    if (is_known) refusal.fields = {{"Allow", is_read ? "GET" : "POST"}};
+    answer(std::move(refusal));
   }
 }
 

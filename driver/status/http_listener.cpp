@@ -188,8 +188,8 @@ class HttpListener::Impl : public std::enable_shared_from_this<Impl> {
       if (reply.asks_for_token) response_.set(http::field::www_authenticate, "Bearer");
       for (const auto& [name, value] : reply.fields) response_.set(name, value);
       if (reply.stream) return begin_stream(std::move(reply.stream));
-      response_.body() = std::move(reply.text);
-      response_.prepare_payload();
+      response_.content_length(reply.text.size());
+      if (parser_.get().method() != http::verb::head) response_.body() = std::move(reply.text);
 
       http::async_write(stream_, response_,
                         [self = shared_from_this()](error_code /*error*/, std::size_t /*size*/) {

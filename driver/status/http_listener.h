@@ -54,7 +54,7 @@ using HttpField = std::pair<std::string, std::string>;  // name and value
 
 struct HttpReply {
   unsigned status = 200;
-  std::string text;
+  std::string text;  // the answer to HEAD leaves it out
   std::string content_type = {};
   bool asks_for_token = false;  // says that a bearer token is needed
   std::vector<HttpField> fields = {};

@@ -32,9 +32,12 @@ HttpReply MetricsServer::answer(const HttpRequest& request) const {
   if (!shows_token(request)) {
     return {401, "a bearer token is needed\n", {}, true};
   }
-  if (request.target != "/metrics") return {404, "GET /metrics\n"};
-  if (request.method != "GET") return {405, "GET /metrics\n"};
-  return metrics_();
+  const std::string_view target = request.target;
+  if (target.substr(0, target.find('?')) != "/metrics") return {404, "GET /metrics\n"};
+  if (request.method == "GET" || request.method == "HEAD") return metrics_();
+  HttpReply refusal{405, "GET /metrics\n"};
+  refusal.fields = {{"Allow", "GET, HEAD"}};
+  return refusal;
 }
 
 }  // namespace hvd::driver

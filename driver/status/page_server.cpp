@@ -129,6 +129,7 @@ void PageServer::answer(const HttpRequest& request, const HttpListener::Answer& 
     reply = {verdict.status, verdict.text, "text/plain; charset=utf-8"};
   }
   for (auto& field : common_fields()) reply.fields.push_back(std::move(field));
+  if (verdict.status == 405) reply.fields.emplace_back("Allow", "GET");
   if (verdict.status == 303) {
     reply.fields.emplace_back("Set-Cookie", verdict.cookie);
     reply.fields.emplace_back("Location", "/");

@@ -236,8 +236,13 @@ TEST_F(StatusTest, ARequestThatIsRefusedChangesNothing) {
   for (const char* const size : {"1", "4"}) {
     expect_refused({"scale", size}, "from 2 (--min-np) to 3 workers (--max-np, or -np without it)");
   }
-  for (const Words& wrong :
-       std::vector<Words>{{"drain"}, {"scale"}, {"scale", "0"}, {"scale", "x"}}) {
+  for (const Words& wrong : std::vector<Words>{{"drain"},
+                                               {"scale"},
+                                               {"scale", "0"},
+                                               {"scale", "x"},
+                                               {"scale", "2", ""},
+                                               {"stop", ""},
+                                               {"status", ""}}) {
     EXPECT_EQ(run_job(wrong).code, 2);
   }
   EXPECT_EQ(raw("GET /drain HTTP/1.1\r\n\r\n").substr(9, 3), "405");
@@ -277,6 +282,10 @@ TEST_F(StatusTest, RubbishAtTheSocketHarmsNothing) {
   ASSERT_TRUE(wait_for_job());
   EXPECT_NE(raw("GET /none HTTP/1.1\r\n\r\n").find("404"), std::string::npos);
   EXPECT_NE(raw("GET /stop HTTP/1.1\r\n\r\n").find("405"), std::string::npos);
+  const std::string head = raw("HEAD /status HTTP/1.1\r\n\r\n");
+  EXPECT_NE(head.find("405"), std::string::npos) << head;
+  EXPECT_NE(head.find("\r\nAllow: GET\r\n"), std::string::npos) << head;
+  EXPECT_TRUE(head.ends_with("\r\n\r\n")) << head;
   EXPECT_NE(raw("POST /status HTTP/1.1\r\nContent-Length: 0\r\n\r\n").find("405"),
             std::string::npos);
   raw("");

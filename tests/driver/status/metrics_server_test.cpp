@@ -91,12 +91,10 @@ TEST_F(MetricsServerTest, EverybodyElseGets401AndNothingElse) {
       right + cat("Authorization: Bearer ", other, "\r\n"),
   };
   for (const auto& field : fields) {
-    for (const std::string line :
-         {"GET /metrics", "GET /", "POST /metrics", "GET /status", "HEAD /metrics"}) {
+    for (const std::string line : {"GET /metrics", "GET /", "POST /metrics", "GET /status"}) {
       const RawAnswer answer = ask(line, field);
       EXPECT_EQ(answer.status, 401) << line << " " << field;
       EXPECT_EQ(answer.field("WWW-Authenticate"), "Bearer");
-      if (line.starts_with("HEAD")) continue;
       EXPECT_EQ(answer.body, "a bearer token is needed\n");
     }
   }
@@ -108,7 +106,23 @@ TEST_F(MetricsServerTest, NothingElseIsServedWithTheToken) {
   EXPECT_EQ(ask("GET /", right).status, 404);
   EXPECT_EQ(ask("GET /status", right).status, 404);
   EXPECT_EQ(ask("POST /stop", right).status, 404);
-  EXPECT_EQ(ask("POST /metrics", right + "Content-Length: 0\r\n").status, 405);
+  const RawAnswer refused = ask("POST /metrics", right + "Content-Length: 0\r\n");
+  EXPECT_EQ(refused.status, 405);
+  EXPECT_NE(refused.head.find("\r\nAllow: GET, HEAD\r\n"), std::string::npos) << refused.head;
+}
+
+TEST_F(MetricsServerTest, AQueryAndTheMethodHeadAreServed) {
+  const std::string right = cat("Authorization: Bearer ", token(), "\r\n");
+  EXPECT_EQ(ask("GET /metrics?x=1", right).body, kMetrics);
+  for (const auto& [target, fields, status] :
+       {std::tuple{"/metrics", right, 200}, std::tuple{"/none", right, 404},
+        std::tuple{"/metrics", std::string(), 401}}) {
+    RawConnection connection(address_);
+    connection.send(cat("HEAD ", target, " HTTP/1.1\r\nHost: hvdrun\r\n", fields, "\r\n"));
+    const std::string answer = connection.receive_all();
+    EXPECT_TRUE(answer.starts_with(cat("HTTP/1.1 ", status, " "))) << answer;
+    EXPECT_TRUE(answer.ends_with("\r\n\r\n")) << answer;
+  }
 }
 
 TEST_F(MetricsServerTest, RubbishHarmsNothing) {
