@@ -16,7 +16,6 @@
 namespace hvd::discovery {
 namespace {
 
-constexpr std::size_t kMaxHostName = 253;  // of a name in the DNS
 constexpr std::size_t kMaxUserName = 256;
 // Beside letters and digits: also users of a directory such as CORP\\me or me@corp.example.
 constexpr std::string_view kMoreOfUsers = "._-+$\\@";

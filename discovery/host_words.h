@@ -11,6 +11,8 @@
 
 namespace hvd::discovery {
 
+inline constexpr std::size_t kMaxHostName = 253;  // of a name in the DNS
+
 // The error of words that say no host.
 Status bad(std::string message);
 

@@ -161,6 +161,11 @@ Result<CommandLine> parse_job_command(const std::string& name,
                      "; a program of this name is started as ./", name));
   }
 
+  if (!words.empty() && words.front().empty() && !parser.help) {
+    return usage(cat(command, name == "replay" ? ": the name of the file is empty"
+                                               : ": the id of the job is empty"));
+  }
+
   CommandLine line;
   line.action = Action::job_command;
   line.job_command = parser.arguments;

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cmd/hvdrun/arguments.h"
 #include "cmd/hvdrun/settings.h"
+#include "discovery/host_words.h"
 
 namespace hvd::cli {
 namespace {
@@ -150,6 +151,10 @@ Result<CommandLine> parse_agent(const std::vector<std::string>& arguments) {
   AgentArguments& agent = line.agent;
   if (parser.url.empty()) return usage("hvdrun agent: needs --join tls://ADDRESS:PORT");
   auto address = parse_join_url(parser.url);
+  if (agent.host.size() > discovery::kMaxHostName) {
+    return usage(cat("hvdrun agent: --host: the name is longer than ", discovery::kMaxHostName,
+                     " characters"));
+  }
   if (!address.ok()) return address.status();
   agent.join = std::move(*address);
 
