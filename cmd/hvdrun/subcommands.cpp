@@ -15,7 +15,11 @@
 namespace hvd::cli {
 namespace {
 
-constexpr const char* kGroup = "Options";
+// A flag that is given twice counts as it was given last.
+void set_defaults(CLI::App& app) {
+  app.set_help_flag();
+  app.option_defaults()->group("Options")->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
 
 struct RendezvousParser {
   CLI::App app{"Runs the rendezvous service by itself.", "hvdrun rendezvous"};
@@ -26,7 +30,7 @@ struct RendezvousParser {
 };
 
 RendezvousParser::RendezvousParser() {
-  app.set_help_flag();
+  set_defaults(app);
   app.add_option("--bind", arguments.bind, "Address to listen on; port 0: any free port")
       ->type_name("ADDRESS:PORT");
   app.add_option("--port-range", arguments.port_range, "Ports to take one of if --bind has port 0")
@@ -37,7 +41,6 @@ RendezvousParser::RendezvousParser() {
   app.add_flag("--legacy-clients", arguments.legacy_clients,
                "Also serve clients built with Horovod, whose requests are not signed");
   app.add_flag("--help", help, "Print this help and exit");
-  for (CLI::Option* const option : app.get_options()) option->group(kGroup);
 }
 
 struct AgentParser {
@@ -53,7 +56,7 @@ struct AgentParser {
 };
 
 AgentParser::AgentParser() {
-  app.set_help_flag();
+  set_defaults(app);
   app.add_option("--join", url, "Address where that hvdrun listens (its --join-bind)")
       ->type_name("tls://ADDRESS:PORT");
   app.add_option("--token-file", arguments.token_file,
@@ -73,7 +76,6 @@ AgentParser::AgentParser() {
   app.add_option("--join-timeout", seconds, "Seconds to keep trying to join (default: 300)")
       ->type_name("SECONDS");
   app.add_flag("--help", help, "Print this help and exit");
-  for (CLI::Option* const option : app.get_options()) option->group(kGroup);
 }
 
 // A subcommand takes options only: what follows them is an error.
@@ -149,12 +151,12 @@ Result<CommandLine> parse_agent(const std::vector<std::string>& arguments) {
   }
 
   AgentArguments& agent = line.agent;
-  if (parser.url.empty()) return usage("hvdrun agent: needs --join tls://ADDRESS:PORT");
-  auto address = parse_join_url(parser.url);
   if (agent.host.size() > discovery::kMaxHostName) {
     return usage(cat("hvdrun agent: --host: the name is longer than ", discovery::kMaxHostName,
                      " characters"));
   }
+  if (parser.url.empty()) return usage("hvdrun agent: needs --join tls://ADDRESS:PORT");
+  auto address = parse_join_url(parser.url);
   if (!address.ok()) return address.status();
   agent.join = std::move(*address);
 

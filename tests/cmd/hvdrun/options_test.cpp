@@ -127,6 +127,17 @@ TEST(Options, TheRendezvousHasWordsOfItsOwn) {
   EXPECT_EQ(parsed({"-np", "1", "rendezvous"}).action, Action::run);
 }
 
+TEST(Options, OfAFlagThatIsGivenTwiceTheLastOneCountsInEveryCommand) {
+  EXPECT_EQ(parsed({"rendezvous", "--bind", "127.0.0.1:1", "--bind=127.0.0.1:2"}).rendezvous.bind,
+            "127.0.0.1:2");
+  const auto line = parsed({"agent", "--join", "tls://a:1", "--join", "tls://b:2", "--slots=1",
+                            "--slots=2", "--label", "x=1", "--label", "y=2"});
+  EXPECT_EQ(line.agent.join.host, "b");
+  EXPECT_EQ(line.agent.slots, 2);
+  EXPECT_EQ(line.agent.labels, (std::vector<std::string>{"x=1", "y=2"}));
+  EXPECT_TRUE(parsed({"status", "--json", "--json"}).job_command.json);
+}
+
 TEST(Options, AnAgentThatJoinsHasWordsOfItsOwn) {
   const auto line = parsed({"agent", "--join", "tls://driver:4000"});
   EXPECT_EQ(line.action, Action::agent);
