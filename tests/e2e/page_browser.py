@@ -267,10 +267,15 @@ def text(page):
 
 
 def lost(page):
-    """Hvdrun goes without a word."""
+    """Hvdrun stands still, goes on, and then goes without a word."""
     page.until_workers(2)
     page.until("document.getElementById('link').dataset.link === 'live'")
     say("two workers are shown")
+    page.until("document.getElementById('link').textContent === 'connection lost'")
+    assert "does not answer" in page.text("notice"), page.text("notice")
+    say("hvdrun is missed")
+    page.until("document.getElementById('link').dataset.link === 'live'")
+    say("hvdrun is back")
     page.until("document.getElementById('link').textContent === 'connection lost'")
     assert "cannot be reached" in page.text("notice"), page.text("notice")
     assert page.ask("document.querySelectorAll('#picture .cell[data-look=work]').length") == 2

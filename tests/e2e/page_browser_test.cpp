@@ -96,12 +96,16 @@ TEST_F(PageBrowserTest, ShowsTextOfTheJobAsText) {
   EXPECT_EQ(job.wait().code, 143);
 }
 
-// hvdrun is gone without a word, and what was shown stays.
+// hvdrun stands still for a while, and later is gone without a word. What was shown stays.
 TEST_F(PageBrowserTest, SaysThatTheConnectionIsLost) {
   Process& job = start_training({"-np", "2", "--min-np", "1", "--status-page"});
   ASSERT_TRUE(step_logs().wait_for_step(2)) << job.err();
   const auto browser = browse("lost", link_of(job));
   expect_step(*browser, "two workers are shown");
+  job.signal(SIGSTOP);
+  expect_step(*browser, "hvdrun is missed");
+  job.signal(SIGCONT);
+  expect_step(*browser, "hvdrun is back");
   crash(job);
   expect_well(*browser);
   expect_nobody_left("the crash");

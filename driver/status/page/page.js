@@ -13,6 +13,8 @@ const PARTS = [
 const STATUS_PACE = 1000; // ms from one status to the next
 const SOON = 150; // after a new world
 const RETRY = 3000;
+const MOST_PATIENCE = 5000; // ms for an answer
+const LONGEST_PACE = 10000;
 const MOST_READINGS = 3600;
 const MOST_BARS = 12;
 const MOST_SLOW = 6; // ranks that are named as slow
@@ -336,7 +338,8 @@ async function ask() {
   const begin = performance.now();
   let pace = STATUS_PACE;
   try {
-    const answer = await fetch("/status", { cache: "no-store" });
+    const signal = AbortSignal.timeout(MOST_PATIENCE);
+    const answer = await fetch("/status", { cache: "no-store", signal });
     if (answer.ok) {
       showStatus(await answer.json());
       connected();
@@ -345,13 +348,14 @@ async function ask() {
       pace = RETRY;
     }
   } catch (error) {
-    if (!(error instanceof TypeError)) console.error(error);
-    lost("hvdrun cannot be reached.");
+    const isLate = error.name === "TimeoutError";
+    if (!isLate && !(error instanceof TypeError)) console.error(error);
+    lost(isLate ? "hvdrun does not answer." : "hvdrun cannot be reached.");
     pace = RETRY;
   }
   asking = false;
   // A job whose status takes long is asked less often.
-  askLater(Math.max(pace, 5 * (performance.now() - begin)));
+  askLater(Math.max(pace, Math.min(5 * (performance.now() - begin), LONGEST_PACE)));
 }
 
 function hear() {
