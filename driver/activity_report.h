@@ -29,7 +29,7 @@ struct ActivityRow {
   int pid = 0;  // 0: its program does not run yet
   std::string in_flight;
   std::string last;
-  std::string missing;  // what rank 0 says of the others, in lines
+  std::string missing = {};  // what rank 0 says of the others, in lines
 };
 
 // By rank, then by host and slot; those without a rank last.

@@ -426,7 +426,7 @@ struct WorkerActivity {
   bool answered = false;     // the texts are its own (worker_link::Activity); else they are empty
   std::string in_flight;
   std::string last;
-  std::string missing;
+  std::string missing = {};
   HVD_MESSAGE_FIELDS(WorkerActivity, id, generation, incarnation, process_state, initialised,
                      answered, in_flight, last, missing)
 };

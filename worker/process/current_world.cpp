@@ -53,7 +53,7 @@ std::string CurrentWorld::next_name(std::string_view call) {
 void CurrentWorld::return_name(std::string_view call, std::string_view name) {
   const auto counter = unnamed_.find(call);
   if (counter == unnamed_.end()) return;
-  const auto number = parse_number<int>(name.substr(name.rfind('.') + 1));
+  const auto number = parse_number<std::uint64_t>(name.substr(name.rfind('.') + 1));
   if (number && *number == counter->second - 1) --counter->second;
 }
 
