@@ -224,7 +224,7 @@ std::shared_ptr<runtime::World> enqueue(std::string_view call, const std::string
   auto& process = worker::ProcessWorld::instance();
   auto world = process.world_for(call);
   // Members of a group have names.
-  worker::CallName name(works.front().name, counted_as(works.front()));
+  worker::CallName name(works.front().name, counted_as(works.front()), works.front().process_set);
   for (auto& work : works) {
     if (work.name.empty()) {
       work.name = name.text();
