@@ -289,21 +289,27 @@ TEST_F(SshConnection, ACertificateAuthorityOfHostsIsSaidToHaveNoEffect) {
 // As useradd makes users, and their umask 002 the file.
 TEST_F(SshConnection, AGroupWithoutOtherMembersMayWriteTheConfiguration) {
   HostBed bed({.hosts = 1});
+  const auto users = [&](int group_of_other, const std::string& group) {
+    bash(bed.head(), cat("printf 'root:x:0:0::/root:/bin/bash\\nother:x:77:", group_of_other,
+                         "::/:/bin/sh\\n' >users; printf '", group, "\\nother:x:77:\\n' >groups"));
+  };
+  users(77, "root:x:0:");
+  // The head has the files of this machine, which stay as they are.
   bash(bed.head(),
-       "printf 'root:x:0:0::/root:/bin/bash\nother:x:77:77::/:/bin/sh\n' >/etc/passwd && "
-       "printf 'root:x:0:\nother:x:77:\n' >/etc/group && "
+       "mount --bind users /etc/passwd && mount --bind groups /etc/group && "
        "printf 'Host x1\n  HostName h1\n' >.ssh/config && chmod 664 .ssh/config");
   const auto refused = [&] {
     return holds(error_of(launch(bed, {"x1"}), "x1"), "can be written by others than its owner");
   };
   EXPECT_EQ(launch(bed, {"x1"}).code, 0);
-  bash(bed.head(), "echo root:x:0:root >/etc/group");
+  users(77, "root:x:0:root");
   EXPECT_EQ(launch(bed, {"x1"}).code, 0);
-  bash(bed.head(), "echo root:x:0:root,other >/etc/group");
+  users(77, "root:x:0:root,other");
   EXPECT_TRUE(refused());
-  bash(bed.head(), "echo root:x:0: >/etc/group && sed -i s/77:77/77:0/ /etc/passwd");
+  users(0, "root:x:0:");
   EXPECT_TRUE(refused());
-  bash(bed.head(), "sed -i s/77:0/77:77/ /etc/passwd && chgrp 77 .ssh/config");
+  users(77, "root:x:0:");
+  bash(bed.head(), "chgrp 77 .ssh/config");
   EXPECT_TRUE(refused());
 }
 
