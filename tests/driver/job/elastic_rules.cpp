@@ -107,12 +107,16 @@ bool ElasticRules::may_be_set_aside(const std::string& place) const {
   const BudgetOptions& budget = options_.elastic.budget;
   const auto failures = failures_.find(place);
   if (failures == failures_.end()) return false;
+  if (scaled_to() != 0 && !failed_since_scaled_.contains(place)) return false;
   return budget.policy == FailurePolicy::host || failures->second > budget.restarts;
 }
 
 void ElasticRules::fail_worker(Incarnation incarnation) {
   const auto worker = workers_.find(incarnation);
-  if (worker != workers_.end() && !worker->second.told_to_stop) ++failures_[worker->second.place];
+  if (worker != workers_.end() && !worker->second.told_to_stop) {
+    ++failures_[worker->second.place];
+    failed_since_scaled_.insert(worker->second.place);
+  }
   end_worker(incarnation);
 }
 
@@ -352,6 +356,7 @@ void ElasticRules::check(const action::Answer& action) {
   }
   if (const auto* const scale = std::get_if<event::ScaleRequested>(&request)) {
     requests_.size = scale->size;
+    failed_since_scaled_.clear();
     return;
   }
   const auto& drain = std::get<event::DrainRequested>(request);

@@ -37,7 +37,8 @@ class ElasticRules {
   int scaled_to() const { return requests_.size; }
   // The first thing that did not hold; "" if all did.
   const std::string& wrong() const { return wrong_; }
-  // A slot, host#slot, in which so many workers have failed that it may stay empty.
+  // A slot, host#slot, in which so many workers have failed that it may stay empty. A request for a
+  // size fills it again, until another one fails there.
   bool may_be_set_aside(const std::string& place) const;
   // Somebody has asked for it, or all workers were told to go.
   bool is_to_suspend() const { return suspension_.is_wanted; }
@@ -116,7 +117,8 @@ class ElasticRules {
   bool answers_a_tick_ = false;
   std::map<HostIndex, Visit> visits_;
   std::map<Incarnation, Worker> workers_;
-  std::map<std::string, int> failures_;  // by place, of workers that nobody had told to end
+  std::map<std::string, int> failures_;        // by place, of workers that nobody had told to end
+  std::set<std::string> failed_since_scaled_;  // since the last request for a size was granted
   std::set<std::string> found_;
   std::uint64_t generation_ = 0;
   std::map<std::uint64_t, WorldDocument> published_;

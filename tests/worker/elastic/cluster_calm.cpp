@@ -66,8 +66,7 @@ int SimulatedCluster::whole_size(int left_out) const {
   return driver::world_size(slots, limits);
 }
 
-// The group that began last is there. Slots that failed too often may be left out, until somebody
-// asks for more workers.
+// The group that began last is there. Slots that failed too often may be left out.
 bool SimulatedCluster::is_whole_group() const {
   int left_out = 0;
   for (const auto& machine : machines_) {
@@ -75,8 +74,7 @@ bool SimulatedCluster::is_whole_group() const {
       if (rules_->may_be_set_aside(cat(machine.name, "#", slot))) ++left_out;
     }
   }
-  const int least =
-      std::max(options_.elastic.limits.least, whole_size(asks_for_all_ ? 0 : left_out));
+  const int least = std::max(options_.elastic.limits.least, whole_size(left_out));
   const WorldDocument& world = job_->world();
   return job_->state() == JobState::running && static_cast<int>(world.members.size()) >= least &&
          std::all_of(world.members.begin(), world.members.end(), [&](const WorldMember& member) {
