@@ -244,8 +244,8 @@ void Supervisor::lose_link() {
 // hvdrun has given this agent up, and its word of that was lost.
 void Supervisor::on_superseded() {
   if (phase_ == Phase::lost || phase_ == Phase::over) return;
-  HVD_LOG(info, "a newer agent of this job is on " << host_name() << "; killing " << workers_.size()
-                                                   << " workers");
+  HVD_LOG(warning, "a newer agent of this job is on " << host_name() << "; killing "
+                                                      << workers_.size() << " workers");
   lose_link();
 }
 
