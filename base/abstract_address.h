@@ -1,5 +1,5 @@
-// The name of a Unix socket that is in no file system. The kernel frees it with its socket. It is
-// one of the network namespace, and every user may connect to it: check SO_PEERCRED.
+// The address of an abstract Unix socket: a name outside of the file system, freed with its socket.
+// It belongs to the network namespace, in which every user may connect to it: check SO_PEERCRED.
 #pragma once
 
 #include <cstddef>

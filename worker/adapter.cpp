@@ -198,8 +198,9 @@ std::string pair_of(const Submission& work) {
   return work.ranks.size() == 2 ? cat(work.ranks[0], "->", work.ranks[1]) : "";
 }
 
-// As which call it is numbered if it has no name. Any two ranks match their sends on their own. A
-// rank that adds a set while another one removes one hears of it.
+// The kind of call under which an unnamed one is counted. Each pair of ranks counts its sends on
+// its own. Adding and removing sets count together, so that a rank that adds while another one
+// removes gets an error.
 std::string counted_as(const Submission& work) {
   if (work.collective == Kind::send_recv) return cat("send_recv.", pair_of(work));
   return std::string(is_about_sets(work.collective) ? "process_set" : kind_name(work.collective));

@@ -28,7 +28,7 @@ void warn_of_no_effect(const Status& status) {
   HVD_LOG(warning, status.message() << "; the call has no effect");
 }
 
-// What `call` returns, or why it could not: it may start threads.
+// The status of `call`. A thread that cannot be started, and missing memory, become a status, too.
 template <typename Call>
 Status status_of(Call call) {
   try {

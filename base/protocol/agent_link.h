@@ -120,7 +120,7 @@ struct Hello {
   std::uint16_t last_port = 0;
   // Names of interfaces, or addresses, at which other hosts may reach this one; empty: any.
   std::vector<std::string> listen_on = {};
-  // What the job calls this host. An older agent of the job there ends before this one is ready;
+  // The job's name for this host. An older agent of the job there ends before this one is ready;
   // empty: there may be several.
   std::string host = {};
   HVD_MESSAGE_FIELDS(Hello, protocol, build_id, job_id, lease_ms, orphan_timeout_ms, open_files,

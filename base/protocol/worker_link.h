@@ -150,8 +150,8 @@ struct Activity {
   std::uint64_t generation = 0;                   // of its world; 0: it is in none
   std::string in_flight;  // "allreduce "a" (4096 bytes) waits for other ranks for 12.3 s"
   std::string last;       // that ended: "allreduce "b" (4096 bytes), done 12.4 s ago"
-  std::string missing =
-      {};  // "rank 3 on b#1 has not asked for "a"", a line for each rank; or empty
+  // "rank 3 on b#1 has not asked for "a"", one line for each rank; or empty
+  std::string missing = {};
   HVD_MESSAGE_FIELDS(Activity, id, generation, in_flight, last, missing)
 };
 

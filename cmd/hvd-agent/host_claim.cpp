@@ -59,7 +59,8 @@ void HostClaim::try_to_claim(TimePoint now) {
   const Status listening = listen();
   if (listening.ok()) return finish();
   if (listening.code() != Code::already_exists) {
-    HVD_LOG(warning, "a newer agent of this job could not end this one: " << listening.message());
+    HVD_LOG(warning,
+            "a newer agent of this job will not be able to end this one: " << listening.message());
     return finish();
   }
 

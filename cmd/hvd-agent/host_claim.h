@@ -5,7 +5,8 @@
 // So each agent listens under a name that only the agents of this job on this host have, an
 // abstract Unix socket. A newer agent that finds the name in use connects to it. That tells the
 // former agent to kill its workers and to end, and the newer one waits until it has. An agent that
-// is stopped, or takes too long, is killed. Owned by the supervisor, on its thread.
+// is stopped, or takes too long, is killed; then its reapers may still be ending its workers. Owned
+// by the supervisor, on its thread.
 #pragma once
 
 #include <chrono>
@@ -28,8 +29,8 @@ class HostClaim {
   HostClaim(EventLoop& loop, std::function<void()> on_superseded)
       : loop_(loop), on_superseded_(std::move(on_superseded)) {}
 
-  // Calls `on_claimed` once there is no other agent any more, or none that could be ended: from
-  // within if there was none. `host`: what the job calls this host.
+  // Calls `on_claimed` when no other agent is left, or when the other one cannot be ended; before
+  // it returns if there is nothing to wait for. `host`: the job's name for this host.
   void begin(const std::string& job_id, const std::string& host, std::function<void()> on_claimed,
              TimePoint now);
 

@@ -241,7 +241,7 @@ void Supervisor::lose_link() {
   give_up_at_ = Clock::now() + kUnkillableTimeout;
 }
 
-// hvdrun has given this agent up, and its word of that was lost.
+// hvdrun has given this agent up, but its message was lost.
 void Supervisor::on_superseded() {
   if (phase_ == Phase::lost || phase_ == Phase::over) return;
   HVD_LOG(warning, "a newer agent of this job is on " << host_name() << "; killing "

@@ -14,7 +14,7 @@ bool reached(const Try& one, std::size_t target) {
 
 bool has_tried(const Try& one) { return one.answer.failure.empty() && !one.answer.errors.empty(); }
 
-// The number of those that reach it; 0 if one of those that have to does not.
+// The number of tries that reach this target; 0 if a required one does not.
 std::ptrdiff_t count_reaching(const std::vector<Try>& tries, std::size_t target) {
   const bool is_refused = std::any_of(tries.begin(), tries.end(), [&](const Try& one) {
     return one.has_to_reach && has_tried(one) && !reached(one, target);

@@ -46,8 +46,8 @@ struct Try {
   bool has_to_reach = false;
 };
 
-// Somebody has reached what is best and all that have to have answered, or all have answered:
-// nobody needs to be waited for. `own` is the answer of the new host itself.
+// True if one try has reached the best address and all required tries have an answer, or if all
+// tries have one. `own` is the answer of the new host itself.
 bool is_enough(const std::optional<ProbeAnswer>& own, const std::vector<Try>& tries);
 
 struct ArrivalChoice {

@@ -466,7 +466,8 @@ class Job {
     bool is_lossy = false;          // because one of it was lost
     std::optional<Limits> limits;   // of the group that follows, as they were when this one stopped
     int restarts = 0;               // because of failures
-    // Set aside after failures, and not known to be well since: none of them makes all begin again.
+    // Slots that were set aside after failures and have not proved sound since. They alone do not
+    // make the group begin again.
     std::set<std::pair<std::string, int>> doubtful_slots;
   } group_;
   CommonCause common_cause_;

@@ -43,7 +43,7 @@ void Job::tell_failures(const std::vector<SlotPlace>& started_again) {
   }
 }
 
-// Of what is set aside. In a group it comes back with the others only.
+// How long something is set aside. In a group it returns only when all workers begin again.
 std::string Job::back_text(TimePoint until) const {
   if (until == kNever) return " for the rest of the job";
   const auto time = std::chrono::ceil<std::chrono::milliseconds>(until - now_);

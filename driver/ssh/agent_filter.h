@@ -1,6 +1,6 @@
-// The user's SSH agent, as libssh is to see it: with the keys that shall be offered to the host, in
-// their order. libssh itself offers all keys that an agent holds, and a host ends the session after
-// a few (MaxAuthTries).
+// A filter between libssh and the user's SSH agent. It shows libssh only the keys to offer, in
+// order. libssh itself offers every key of an agent, and a host ends the session after a few
+// (MaxAuthTries).
 //
 // libssh talks to an agent with blocking calls. It gets one end of a socket pair; a thread at the
 // other end passes its requests on, and closes the pair at the deadline. For one thread; internal

@@ -252,7 +252,7 @@ class Reader {
         return {Code::invalid_argument, cat("Match ", criterion, " has no value")};
       }
       if (!active_) continue;
-      const auto holds = criterion_holds(criterion, arguments[i]);
+      const auto holds = criterion_holds(criterion, negated, arguments[i]);
       if (!holds.ok()) return holds.status();
       active_ = holds->has_value() && **holds != negated;
     }
@@ -260,7 +260,7 @@ class Reader {
   }
 
   // Nothing: the criterion is not supported.
-  Result<std::optional<bool>> criterion_holds(const std::string& criterion,
+  Result<std::optional<bool>> criterion_holds(const std::string& criterion, bool negated,
                                               const std::string& value) {
     const auto matches = [&](const std::string& subject) {
       return std::optional(matches_list(subject, value));
@@ -270,7 +270,8 @@ class Reader {
     if (user.empty()) user = query_.local_user;
 
     if (criterion == "all") return std::optional(true);
-    if (criterion == "canonical") return std::optional(false);  // there is no such pass
+    // There is no second pass.
+    if (criterion == "canonical" || (criterion == "final" && negated)) return std::optional(false);
     if (criterion == "host") return matches(host);
     if (criterion == "originalhost") return matches(query_.host);
     if (criterion == "localuser") return matches(query_.local_user);

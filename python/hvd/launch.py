@@ -75,12 +75,17 @@ def _listen(ports: range) -> socket.socket:
     """At a port of all addresses of this machine, of IPv4 and of IPv6."""
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
+    why: OSError | None = None
     for port in ports:
-        with contextlib.suppress(OSError):
+        try:
             return socket.create_server(
                 ("", port), family=family, backlog=1024, dualstack_ipv6=both
             )
-    raise RunError("hvd.run() finds no free port; with --port-range it needs one of the range")
+        except OSError as error:
+            why = error
+    raise RunError(
+        f"hvd.run() has no port to listen on: {why}; with --port-range it needs one of that range"
+    )
 
 
 def _cut_off(connection: Connection) -> None:
@@ -130,7 +135,11 @@ class _Job:
                 time.sleep(0.05)  # closed, or strangers have taken all descriptors for a while
                 continue
             connection = Connection(accepted.detach())
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            except RuntimeError:  # strangers have taken all threads for a while
+                connection.close()
+                time.sleep(0.05)
 
     def _serve(self, connection: Connection) -> None:
         try:
@@ -242,7 +251,7 @@ def run(
 
 def _run_job(job: _Job, command: list[str]) -> list[Any]:
     """``command``: the flags of hvdrun, and the Python of the workers."""
-    # Under the name of a key it would not be sent to other hosts.
+    # hvdrun withholds variables whose names look like secrets, unless --env names them.
     sends_key = ["--env", KEY_VARIABLE]
     program = ["-c", "import sys; from hvd._worker import main; sys.exit(main())"]
     try:

@@ -31,7 +31,7 @@ void reduce_scatter(const Peers& peers, const Pieces& pieces, const Reduction& r
     arrivals.emplace_back(peers, peers.previous(distance), std::move(places), nullptr);
   }
 
-  // Nobody is sent to by all others at once.
+  // Each rank begins with its next one, so that the first messages do not all go to one rank.
   Departures departures(peers);
   for (int distance = 1; distance < peers.size(); ++distance) {
     const int to = peers.next(distance);

@@ -27,7 +27,7 @@ Status no_memory() { return {Code::resource_exhausted, "no memory left"}; }
 }  // namespace
 
 // A caller that waits. Whichever way its wait ends, the list forgets it and the lead is free again.
-// Lives under the mutex.
+// The mutex is held when it is made and when it ends.
 class Messenger::Waiter {
  public:
   Waiter(Messenger& messenger, Endpoint& its) : endpoint(&its), messenger_(messenger) {
@@ -51,7 +51,8 @@ class Messenger::Waiter {
   Messenger& messenger_;
 };
 
-// Fails the messenger if the scope ends by an exception. Lives under the mutex.
+// Fails the messenger if the scope ends by an exception. The mutex is held when it is made and when
+// it ends.
 class Messenger::UnwindGuard {
  public:
   explicit UnwindGuard(Messenger& messenger) : messenger_(messenger) {}
@@ -460,7 +461,7 @@ std::string Messenger::wait_text(const Endpoint& endpoint, Direction direction) 
   return cat("rank ", rank_, sends ? " could not send a message" : " waited for a message",
              names.empty() ? ""
              : sends       ? " to "
-                           : " of ",
+                           : " from ",
              join(names, ", "));
 }
 
@@ -475,7 +476,7 @@ std::string Messenger::explain() const {
 
 // --- the end ------------------------------------------------------------------------------------
 
-// Where there is no memory for the reason, that is the reason.
+// If there is no memory to copy the reason, the lack of memory becomes the reason.
 void Messenger::fail(const Status& why) noexcept {
   if (!failure_.ok()) return;
   try {

@@ -133,7 +133,7 @@ class Messenger {
   bool must_stop();
   void wake_leader();
   std::string explain() const;
-  // "rank 0 waited for a message of rank 2"
+  // "rank 0 waited for a message from rank 2"
   std::string wait_text(const Endpoint& endpoint, Direction direction) const;
 
   const int rank_;

@@ -1,4 +1,4 @@
-# What the tests of the backend "hvd" of torch.distributed share.
+# Helpers of the tests of the backend "hvd" of torch.distributed.
 import contextlib
 import datetime
 import itertools

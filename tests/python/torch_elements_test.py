@@ -26,8 +26,8 @@ def on_root(given):
     return given if rank() == 0 else None
 
 
-# What is called with this rank's tensor, an empty one, and one empty tensor for each rank; and what
-# comes of it.
+# Calls that get this rank's tensor, an empty one, and one empty tensor for each rank; and their
+# results.
 COMPLEX = {
     "all_reduce": (lambda own, one, each: call(dist.all_reduce, own), sum_of_all),
     "broadcast": (

@@ -42,7 +42,7 @@ class RendezvousStore final : public LauncherStore {
   }
 
  private:
-  // A rank that two processes have would wait with the others for the one that is missing.
+  // If two processes have the same rank, another rank is missing, and all would wait for it.
   Status claim_rank(rendezvous::Client& client, const std::string& scope) const {
     const std::string key = cat("claim-", rank_);
     const std::string own = to_hex(random_bytes(Token::kSize));

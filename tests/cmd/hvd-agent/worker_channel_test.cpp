@@ -151,7 +151,7 @@ TEST(AgentChannel, ASecondStopDoesNotPutOffTheSigterm) {
 TEST(AgentChannel, AKillDoesNotWaitForLastWords) {
   AgentUnderTest agent;
   agent.launch_mode(1, {"write-channel-and-stay", "initialised"});
-  // Before it is known to run it is not asked.
+  // The agent asks a worker only once its start is known.
   ASSERT_TRUE(agent.until([&] { return agent.of(1).initialised == 1 && agent.of(1).pid != 0; }));
   agent.send(agent_link::Stop{1, 60'000, "first"}.encode());
   agent.send(agent_link::Kill{1}.encode());

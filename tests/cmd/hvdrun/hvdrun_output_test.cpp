@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -77,8 +78,12 @@ TEST(HvdrunOutput, ATerminalThatIsClosedEndsTheJobAsSighupDoes) {
       shown.append(buffer.data(), static_cast<std::size_t>(got));
     }
     screen.reset();
+    const UniqueFd ends(static_cast<int>(::syscall(SYS_pidfd_open, hvdrun, 0)));
+    const bool has_ended = wait_for(ends.get(), POLLIN, Clock::now() + kGenerous).ok();
+    if (!has_ended) ::kill(hvdrun, SIGKILL);
     int status = 0;
     ASSERT_EQ(::waitpid(hvdrun, &status, 0), hvdrun);
+    ASSERT_TRUE(has_ended);
     ASSERT_TRUE(WIFEXITED(status));
     EXPECT_EQ(WEXITSTATUS(status), 128 + SIGHUP);
   }

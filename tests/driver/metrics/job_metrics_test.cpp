@@ -209,7 +209,7 @@ TEST(JobMetrics, OfAProgramWithoutHvdCountItsGroups) {
   EXPECT_EQ(measured.value("hvd_worker_restarts_total"), 2);
 }
 
-// What was asked for is no loss.
+// A change that was asked for is no loss.
 TEST(JobMetrics, OfAProgramWithoutHvdSayWhyItsGroupsBegan) {
   MeasuredJob measured(elastic_start(1));
   measured.happens(event::Begin{});

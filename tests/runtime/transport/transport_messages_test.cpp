@@ -265,7 +265,7 @@ TEST_P(Messages, ATimeoutSaysHowLongItWasAndWhatStoodInTheWay) {
       bytes.buffer->waitRecv(std::chrono::milliseconds(30));
     });
     EXPECT_TRUE(
-        holds(error, "timed out after 30 ms in which rank 1 waited for a message of rank 0"))
+        holds(error, "timed out after 30 ms in which rank 1 waited for a message from rank 0"))
         << error;
     EXPECT_TRUE(mesh.transport().getPair(0) != nullptr);
   });
@@ -279,9 +279,9 @@ TEST_P(Messages, ATimeoutSaysThatThereIsNoConnection) {
       bytes.receive(1, 1);
       bytes.buffer->waitRecv(std::chrono::milliseconds(30));
     });
-    EXPECT_TRUE(holds(
-        error,
-        "in which rank 0 waited for a message of rank 1; there is no data connection with rank 1"))
+    EXPECT_TRUE(holds(error,
+                      "in which rank 0 waited for a message from rank 1; there is no data "
+                      "connection with rank 1"))
         << error;
   });
 }

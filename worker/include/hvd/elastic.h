@@ -237,9 +237,8 @@ HVD_API Ending run(State& state, const std::function<void()>& body, const RunOpt
 
 // Calls function(state), or function(), until it has returned on all ranks of one world. Handles
 // HostsUpdated, and CollectiveError, if hvdrun can change the world: one that the program throws
-// itself ends the world for all ranks, and all go on from the last commit, but five times without a
-// commit between them let it through. So does everything else that is thrown. Needs init() before
-// it.
+// itself ends the world for all ranks, and all go on from the last commit. The fifth such error
+// without a commit in between is rethrown, and so is every other exception. Needs init() before it.
 template <typename Function>
 Ending run(State& state, Function&& function, const RunOptions& options = {}) {
   if constexpr (std::is_invocable_v<Function&, State&>) {
