@@ -146,6 +146,20 @@ Result<UniqueFd> accept_tcp(int listener, TimePoint deadline) {
   }
 }
 
+Result<UniqueFd> connect_unix(const sockaddr* where, socklen_t size, TimePoint deadline) {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) return Status::from_errno("socket", errno);
+  if (deadline != kNever) {
+    const int left = std::max(1, milliseconds_until(deadline, Clock::now()));
+    const timeval timeout{left / 1000, left % 1000 * 1000};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+  }
+  while (::connect(fd.get(), where, size) != 0) {
+    if (errno != EINTR) return Status(Code::unavailable, std::strerror(errno));
+  }
+  return fd;
+}
+
 Result<std::pair<UniqueFd, UniqueFd>> socket_pair() {
   std::array<int, 2> fds{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds.data()) != 0) {

@@ -108,17 +108,10 @@ Status AgentFilter::connect_to(const std::string& path) {
   }
   std::memcpy(address.sun_path, path.data(), path.size());
 
-  agent_.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!agent_) return Status::from_errno("make a socket", errno);
-  // It blocks while too many wait there already.
-  if (const TimePoint ends = deadline_.ends(); ends != kNever) {
-    const int left = std::max(1, milliseconds_until(ends, Clock::now()));
-    const timeval timeout{left / 1000, left % 1000 * 1000};
-    ::setsockopt(agent_.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-  }
-  if (::connect(agent_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return {Code::unavailable, std::strerror(errno)};
-  }
+  auto connected =
+      connect_unix(reinterpret_cast<const sockaddr*>(&address), sizeof address, deadline_.ends());
+  if (!connected.ok()) return connected.status();
+  agent_ = std::move(*connected);
   return {};
 }
 

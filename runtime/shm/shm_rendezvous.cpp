@@ -28,16 +28,9 @@ constexpr char kNo = 'n';
 std::string identity_of(int rank) { return cat("rank ", rank); }
 
 Result<UniqueFd> connect_abstract(std::string_view name, TimePoint deadline) {
-  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd) return Status::from_errno("socket", errno);
-  // It blocks while too many wait there already.
-  const int left = std::max(1, milliseconds_until(deadline, Clock::now()));
-  const timeval timeout{left / 1000, left % 1000 * 1000};
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
   const AbstractAddress where(name);
-  while (::connect(fd.get(), where.get(), where.size) != 0) {
-    if (errno != EINTR) return Status::from_errno("connect", errno);
-  }
+  auto fd = connect_unix(where.get(), where.size, deadline);
+  if (!fd.ok()) return fd.status().with_context("connect");
   return fd;
 }
 
