@@ -1,0 +1,44 @@
+// The words with which a wait ends that has taken too long.
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "runtime/transport/messenger.h"
+
+namespace hvd::runtime {
+
+Status Messenger::time_out(const Endpoint& endpoint, Direction direction,
+                           std::chrono::milliseconds timeout) const {
+  const auto oddities = explain();
+  return {Code::deadline_exceeded,
+          cat("timed out after ", timeout.count(), " ms in which ", wait_text(endpoint, direction),
+              oddities.empty() ? "" : "; ", oddities)};
+}
+
+std::string Messenger::wait_text(const Endpoint& endpoint, Direction direction) const {
+  const bool sends = direction == Direction::send;
+  std::set<int> ranks;
+  for (const auto& its : links_) {
+    if (its->is_needed_by(endpoint, direction)) ranks.insert(its->rank());
+  }
+  std::vector<std::string> names;
+  for (const int rank : ranks) names.push_back(cat("rank ", rank));
+  return cat("rank ", rank_, sends ? " could not send a message" : " waited for a message",
+             names.empty() ? ""
+             : sends       ? " to "
+                           : " from ",
+             join(names, ", "));
+}
+
+std::string Messenger::explain() const {
+  std::vector<std::string> oddities;
+  for (const auto& its : links_) {
+    auto text = its->explain();
+    if (!text.empty()) oddities.push_back(std::move(text));
+  }
+  return join(oddities, "; ");
+}
+
+}  // namespace hvd::runtime
