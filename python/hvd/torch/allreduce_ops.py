@@ -6,7 +6,7 @@ The rules of all collectives stand in ops.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,17 +19,23 @@ from .operands import InPlace, dense_input, dense_inputs, start, stream_of_first
 from .tensors import result_tensor, stream_of, tensor_tuple
 
 
+class _Call(NamedTuple):
+    """The arguments that all forms of an allreduce have."""
+
+    name: str | None
+    op: ReduceOp
+    prescale: float
+    postscale: float
+    process_set: ProcessSet
+    compression: type[Compressor] = Compression.none
+
+
 def _start_allreduce(
     inputs: list[torch.Tensor],
     outputs: list[torch.Tensor] | None,
     grouped: bool,
     finish: Callable[[_core.Work], Any],
-    name: str | None,
-    op: ReduceOp,
-    prescale_factor: float,
-    postscale_factor: float,
-    process_set: ProcessSet,
-    compression: type[Compressor] = Compression.none,
+    call: _Call,
 ) -> Handle[Any]:
     ins = tensor_tuples(inputs)
     outs = None if outputs is None else tensor_tuples(outputs)
@@ -37,12 +43,12 @@ def _start_allreduce(
         Kind.ALLREDUCE,
         ins if grouped else ins[0],
         outs if grouped or outs is None else outs[0],
-        name=name,
-        op=op,
-        prescale=prescale_factor,
-        postscale=postscale_factor,
-        compression=built_in_of(compression) or 0,
-        process_set=process_set,
+        name=call.name,
+        op=call.op,
+        prescale=call.prescale,
+        postscale=call.postscale,
+        compression=built_in_of(call.compression) or 0,
+        process_set=call.process_set,
         keep=(inputs, outputs),
         stream=stream_of_first(inputs),
     )
@@ -66,18 +72,14 @@ def allreduce_async(
         [output],
         False,
         lambda work: output,
-        name,
-        choose_op(op, average),
-        prescale_factor,
-        postscale_factor,
-        process_set,
+        _Call(name, choose_op(op, average), prescale_factor, postscale_factor, process_set),
     )
 
 
 class _Allreduce(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, tensor, name, op, prescale, postscale, process_set, compression):  # type: ignore[no-untyped-def]
-        ctx.arguments = (op, prescale, postscale, process_set, compression)
+    def forward(ctx, tensor, call):  # type: ignore[no-untyped-def]
+        ctx.call = call
         dense = dense_input(tensor)
         output = torch.empty_like(dense)
         _start_allreduce(
@@ -85,22 +87,13 @@ class _Allreduce(torch.autograd.Function):
             [output],
             False,
             lambda work: None,
-            name,
-            op,
-            prescale,
-            postscale,
-            process_set,
-            compression,
+            call,
         ).wait()
         return output
 
     @staticmethod
     def backward(ctx, gradient):  # type: ignore[no-untyped-def]
-        op, prescale, postscale, process_set, compression = ctx.arguments
-        reduced = _Allreduce.apply(
-            gradient, None, op, prescale, postscale, process_set, compression
-        )
-        return reduced, None, None, None, None, None, None
+        return _Allreduce.apply(gradient, ctx.call._replace(name=None)), None
 
 
 def allreduce(
@@ -126,16 +119,11 @@ def allreduce(
 
     The gradient of a sum or an average is reduced in the same way.
     """
-    chosen = choose_op(op, average)
+    call = _Call(name, choose_op(op, average), prescale_factor, postscale_factor, process_set)
     if built_in_of(compression) is not None:
-        return _Allreduce.apply(
-            tensor, name, chosen, prescale_factor, postscale_factor, process_set, compression
-        )
+        return _Allreduce.apply(tensor, call._replace(compression=compression))
     small, context = compression.compress(tensor)
-    reduced = _Allreduce.apply(
-        small, name, chosen, prescale_factor, postscale_factor, process_set, Compression.none
-    )
-    return compression.decompress(reduced, context)
+    return compression.decompress(_Allreduce.apply(small, call), context)
 
 
 def allreduce_async_(
@@ -154,11 +142,7 @@ def allreduce_async_(
         None,
         False,
         lambda work: place.finish(work)[0],
-        name,
-        choose_op(op, average),
-        prescale_factor,
-        postscale_factor,
-        process_set,
+        _Call(name, choose_op(op, average), prescale_factor, postscale_factor, process_set),
     )
 
 
@@ -194,11 +178,7 @@ def grouped_allreduce_async(
         outputs,
         True,
         lambda work: outputs,
-        name,
-        choose_op(op, average),
-        prescale_factor,
-        postscale_factor,
-        process_set,
+        _Call(name, choose_op(op, average), prescale_factor, postscale_factor, process_set),
     )
 
 
@@ -253,11 +233,7 @@ def grouped_allreduce_async_(
         None,
         True,
         place.finish,
-        name,
-        choose_op(op, average),
-        prescale_factor,
-        postscale_factor,
-        process_set,
+        _Call(name, choose_op(op, average), prescale_factor, postscale_factor, process_set),
     )
 
 
