@@ -96,7 +96,7 @@ TEST_F(PageBrowserTest, ShowsTextOfTheJobAsText) {
   EXPECT_EQ(job.wait().code, 143);
 }
 
-// hvdrun stands still for a while, and later is gone without a word. What was shown stays.
+// hvdrun is stopped for a while, and is killed later. The page keeps the last numbers.
 TEST_F(PageBrowserTest, SaysThatTheConnectionIsLost) {
   Process& job = start_training({"-np", "2", "--min-np", "1", "--status-page"});
   ASSERT_TRUE(step_logs().wait_for_step(2)) << job.err();

@@ -1,8 +1,8 @@
 """The order of the ranks of a group, where it is not that of the world.
 
 ``new_group(ranks, sort_ranks=False)`` gives out the ranks of a group in the order of the list. In a
-process set of hvd they ascend. So what is sent to each rank, and what has come from each, changes
-its order. What there is of a rank is called its chunk: some rows of a tensor, or one.
+process set of hvd they ascend. So the parts that are sent to the ranks, and those that come from
+them, change their order. The part of one rank is its chunk: some rows of a tensor, or a tensor.
 """
 
 from __future__ import annotations

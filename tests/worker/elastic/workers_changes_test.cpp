@@ -46,7 +46,7 @@ TEST_F(ElasticWorkers, TakeAJoinerInAtACommitAndLoseNoStep) {
 class ElasticWorkersWithStatesThatDiffer : public ElasticWorkers,
                                            public ::testing::WithParamInterface<const char*> {
  protected:
-  // What the worker itself, or the first holder, had put into the state.
+  // The content that the worker itself, or the first holder, had put into the state.
   static std::string own_at_entry(const ExitStatus& status, int generation) {
     const auto entered = status.out.find(cat("generation ", generation, ","));
     const auto at = status.out.find("own ", entered);
