@@ -105,9 +105,9 @@ TEST_F(ElasticReplacedTest, ABrokenSlotIsSetAsideAndTheRestGoesOn) {
   const auto program = broken_where("[ \"$HVD_LOCAL_RANK\" = 3 ]");
   flags.insert(flags.end(), program.begin(), program.end());
   Process& job = start_training(flags);
+  // How it is tried again depends on whether a neighbour has called hvd::init() by then.
   EXPECT_TRUE(job.wait_for_error(
-      "localhost#3 exited with code 7; its slot has failed 4 times: it is set aside and tried "
-      "again in "))
+      "localhost#3 exited with code 7; its slot has failed 4 times: it is set aside "))
       << job.err();
   expect_all_on(job, "localhost", 3);
   // Its neighbours are started again as ever.
@@ -135,12 +135,11 @@ TEST_F(ElasticReplacedTest, ABrokenHostThatComesFirstDoesNotEndTheJob) {
   finish(job);
 }
 
-TEST_F(ElasticReplacedTest, AProgramThatIsBrokenEverywhereEndsTheJobAtOnce) {
+TEST_F(ElasticReplacedTest, AProgramThatIsBrokenEverywhereEndsTheJob) {
   const ExitStatus end =
       run_job({"-H", "localhost:2,127.0.0.1:2", "--min-np", "1", "sh", "-c", "exit 7"});
   EXPECT_EQ(end.code, 7);
   expect_in(end.err, {"exited with code 7", "no worker got as far as joining the others"});
-  EXPECT_EQ(end.err.find("set aside"), std::string::npos) << end.err;
 }
 
 TEST_F(ElasticReplacedTest, TooFewBesideABrokenSlotIsAnErrorThatNamesIt) {
