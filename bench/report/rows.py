@@ -103,6 +103,15 @@ def columns_of(text, words):
     return [[float(number) for number in column] for column in zip(*numbers)]
 
 
+def named_columns(text, words):
+    """The columns of columns_of() by their names, as the table's heading has them."""
+    heading = next((line for line in text.splitlines() if "medians in ms" in line), None)
+    if heading is None:
+        raise RowError('no heading with "medians in ms" in the output')
+    names = re.split(r" {2,}", heading.split("medians in ms", 1)[1].strip())
+    return dict(zip(names, columns_of(text, words)))
+
+
 def start(setting, workers, rival):
     """Milliseconds from the start of a launcher until its end."""
     words = ["--torch", setting.python] if rival == TORCHRUN else []
@@ -152,7 +161,8 @@ def one_host(setting, row):
             *("mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np", 4),
             *(setting.program("hvd_one_host_bench"), setting.rounds, row),
         )
-        return dict(zip((HVD, OPEN_MPI, GLOO), columns_of(out, row_name(out, row))))
+        columns = named_columns(out, row_name(out, row))
+        return {side: columns[side] for side in (HVD, OPEN_MPI, GLOO)}
     out = setting.run(setting.program("hvd_collectives_bench"), 4, setting.rounds, row, "hvd,gloo")
     return dict(zip((HVD, GLOO), columns_of(out, row_name(out, row))))
 
@@ -300,6 +310,13 @@ ROWS = (
         lambda setting: one_host(setting, "4 KB"),
         (OPEN_MPI, GLOO),
         round="the median of 201 calls or more",
+    ),
+    Row(
+        "small_again",
+        "the same 20 times in a row, each",
+        lambda setting: one_host(setting, "4,096 bytes"),
+        (OPEN_MPI, GLOO),
+        round="the median of 61 turns of 20 calls",
     ),
     Row(
         "many_small",

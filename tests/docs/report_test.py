@@ -165,6 +165,17 @@ def test_numbers_are_read_from_the_tables_of_benchmarks():
         rows.columns_of(text, "4 KB")
 
 
+def test_columns_are_known_by_their_heading():
+    text = (
+        "4 processes; medians in ms         hvd  hvd empty()   Open MPI       Gloo  hvd/MPI\n"
+        "one tensor of 4 KB                0.09        0.04       0.05       4.06     2.10\n"
+    )
+    found = rows.named_columns(text, "one tensor of 4 KB")
+    assert (found["hvd"], found["Open MPI"], found["Gloo"]) == ([0.09], [0.05], [4.06])
+    with pytest.raises(rows.RowError, match="no heading"):
+        rows.named_columns("one tensor of 4 KB  0.09\n", "one tensor of 4 KB")
+
+
 def test_a_program_that_is_not_built_is_an_error_of_its_row(tmp_path):
     with pytest.raises(rows.RowError, match="hvdrun is not built"):
         setting(tmp_path).program("hvdrun")
