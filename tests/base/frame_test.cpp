@@ -24,7 +24,7 @@ TEST(Frame, ComesBackWhole) {
   EXPECT_TRUE(none.ok() && !none->has_value());
 }
 
-TEST(Frame, WhatStandsBehindAFrameMayBeTakenAsItIs) {
+TEST(Frame, BytesBehindAFrameCanBeTakenUndecoded) {
   FrameDecoder decoder;
   decoder.feed(encode_frame(7, "payload") + "no frame");
   ASSERT_TRUE(decoder.next()->has_value());

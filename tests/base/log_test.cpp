@@ -31,7 +31,7 @@ TEST_F(Log, ReadsLevelsAsPeopleSpellThem) {
     EXPECT_FALSE(parse_log_level(wrong));
 }
 
-TEST_F(Log, PrintsWhoAndWhatInOneLine) {
+TEST_F(Log, PrintsSourceLevelAndMessageInOneLine) {
   const auto text = logged({LogLevel::info, false, "rank 3"},
                            [] {
                              HVD_LOG(info, "host "

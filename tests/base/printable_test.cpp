@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::string_literals;
 
-TEST(Printable, WhatATerminalWouldObeyIsShownInstead) {
+TEST(Printable, ControlCharactersAreEscaped) {
   EXPECT_EQ(printable("plain text, \"quoted\" and \\ too"), "plain text, \"quoted\" and \\ too");
   EXPECT_EQ(printable("a\x1b[2Jb"), "a\\x1b[2Jb");
   EXPECT_EQ(printable("a\0b"s), "a\\x00b");
@@ -18,7 +18,7 @@ TEST(Printable, WhatATerminalWouldObeyIsShownInstead) {
   EXPECT_EQ(printable_lines("a\n\tb\r\x1b"), "a\n\tb\\r\\x1b");
 }
 
-TEST(Printable, Utf8StaysAndWhatOnlyLooksLikeItDoesNot) {
+TEST(Printable, ValidUtf8StaysAndInvalidUtf8DoesNot) {
   EXPECT_EQ(printable("h\xc3\xb6st \xe2\x82\xac \xf0\x9f\x98\x80"),
             "h\xc3\xb6st \xe2\x82\xac \xf0\x9f\x98\x80");
   EXPECT_EQ(printable("\xc3"), "\\xc3");
@@ -33,7 +33,7 @@ TEST(Printable, Utf8StaysAndWhatOnlyLooksLikeItDoesNot) {
 }
 
 // The characters on both sides of each limit.
-TEST(Printable, WhatIsShownBeginsAndEndsAtTheLimits) {
+TEST(Printable, PrintableRangesBeginAndEndAtTheirLimits) {
   for (const char* const plain :
        {" ", "~", "\xc2\xa0", "\xdf\xbf", "\xe0\xa0\x80", "\xe2\x80\xa7", "\xe2\x80\xaf",
         "\xe2\x81\xa5", "\xe2\x81\xaa", "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf",

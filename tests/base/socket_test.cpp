@@ -56,7 +56,7 @@ TEST(Socket, WritesAddressesAsPeopleReadThem) {
   EXPECT_EQ((SocketAddress{"::1", 80}).to_string(), "[::1]:80");
 }
 
-TEST(Socket, SaysWhomItCouldNotReach) {
+TEST(Socket, NamesTheAddressThatItCouldNotReach) {
   std::uint16_t free_port = 0;
   {
     const auto listener = listen_tcp({"127.0.0.1", 0});

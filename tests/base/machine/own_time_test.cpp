@@ -11,7 +11,7 @@ using std::chrono::seconds;
 constexpr TimePoint kBegin{seconds(1000)};
 constexpr milliseconds kPace{100};
 
-TEST(OwnTime, NobodyWhoLooksWasEverStopped) {
+TEST(OwnTime, AFreshOneKnowsNoStops) {
   OwnTime time(kPace);
   EXPECT_EQ(time.stopped_between(kBegin, kBegin + seconds(100)), Duration::zero());
 }

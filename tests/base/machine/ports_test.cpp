@@ -33,7 +33,7 @@ TEST(Ports, FindsOneOutsideOfTheRange) {
     EXPECT_LE(port, 32767);
     found.insert(port);
   }
-  EXPECT_GT(found.size(), 150U) << "two who look at the same time find different ones";
+  EXPECT_GT(found.size(), 150U) << "two processes that look at the same time find different ports";
 }
 
 TEST(Ports, TakesNoneThatSomebodyHas) {

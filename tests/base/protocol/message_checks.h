@@ -1,4 +1,4 @@
-// What every message of every link must stand: cut anywhere, lengthened, or made of chance.
+// Checks that every message of every link must pass: cut anywhere, lengthened, or of random bytes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ void expect_sound(const Message& message) {
       if (random() % 4 == 0) c = static_cast<char>(random());
     }
     const auto decoded = Message::decode(spoilt);
-    // What is taken must be what was sent: the same value again, whatever it is.
+    // An accepted message must encode to the bytes that were sent.
     if (decoded.ok()) {
       EXPECT_EQ(payload_of(*decoded).size(), spoilt.size());
     }

@@ -78,7 +78,7 @@ TEST(Crypto, TokensComeFromHexadecimalDigits) {
                                    "zz" + digits.substr(2)}) {
     const auto refused = Token::from_hex(wrong);
     EXPECT_FALSE(refused.ok());
-    // What somebody gave for a token is never repeated.
+    // An error never repeats the text that was given as a token.
     EXPECT_EQ(refused.status().message().find(digits.substr(4, 8)), std::string::npos);
   }
 }

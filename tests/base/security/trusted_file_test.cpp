@@ -86,7 +86,7 @@ TEST(TrustedFile, OwnerModeAndGroupDecide) {
   }
 }
 
-// With umask 002, whose files their group may write.
+// With umask 002 the group may write a file.
 TEST(TrustedFile, AGroupWithoutOtherMembersMayWriteAConfigurationAndNothingSecret) {
   const auto error = [](FileTrust trust, mode_t mode, std::optional<gid_t> own_group) {
     struct stat about {};
@@ -152,7 +152,7 @@ class TrustedFileOnDisk : public testing::Test {
   static Code open(const std::string& path) {
     return open_trusted_file(path, "token file", FileTrust::secret).status().code();
   }
-  // What `check` says in a process of another user.
+  // The result of `check` in a process of another user.
   static bool as_stranger(const std::vector<gid_t>& groups, const std::function<bool()>& check) {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -197,7 +197,7 @@ TEST_F(TrustedFileOnDisk, ALinkInADirectoryThatEverybodyMayWriteHasToLieInAStick
   EXPECT_EQ(open(path), Code::ok);
 }
 
-TEST_F(TrustedFileOnDisk, WhatAStrangerMadeIsRefused) {
+TEST_F(TrustedFileOnDisk, FilesAndLinksOfAnotherUserAreRefused) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can make a file of another user";
   const auto file = place("file");
   ASSERT_EQ(::chmod(directory_.path().c_str(), 01777), 0);
