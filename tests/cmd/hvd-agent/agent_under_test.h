@@ -20,7 +20,7 @@
 
 namespace hvd::test {
 
-// All that was heard of one worker.
+// All messages about one worker.
 struct Heard {
   pid_t pid = 0;
   std::optional<agent_link::LaunchFailed> failed;
@@ -41,7 +41,7 @@ struct Heard {
   bool over() const { return failed || (exited && out_closed && err_closed); }
 };
 
-// What test_worker.cpp says with a word before it: "daemon 123". 0: it has not.
+// The number that test_worker.cpp prints behind a word: "daemon 123". 0: it has not.
 pid_t number_after(const std::string& text, const std::string& word);
 // There is no such process, or it has ended and nobody has waited for it.
 bool is_gone(pid_t pid);
@@ -100,7 +100,7 @@ class AgentUnderTest {
   }
   void close_to_agent() { to_agent_.reset(); }
   void close_from_agent() { from_agent_.reset(); }
-  // What it wrote to stderr.
+  // Its standard error so far.
   std::string err() const { return read_file(directory_.path() / "agent-stderr"); }
 
   bool gives_credit = true;

@@ -1,4 +1,4 @@
-// What a lease that runs out does to real workers: everything of them stands still, goes on when it
+// A lease that runs out, with real workers: all their processes are stopped, go on when the lease
 // is renewed, and can be ended meanwhile.
 #include <algorithm>
 #include <csignal>
@@ -127,7 +127,7 @@ TEST(AgentLease, RunsOutAlsoWhileHeartbeatsComeThatNameNoNewAnswer) {
   EXPECT_TRUE(frozen);
 }
 
-TEST(AgentLease, DoesNotWakeWhatSomebodyElseHadStopped) {
+TEST(AgentLease, DoesNotWakeProcessesThatSomebodyElseHadStopped) {
   AgentUnderTest agent(with_lease(200));
   agent.launch_mode(1, {"stopped-child"});
   agent.launch_mode(2, {"tick"});
@@ -141,7 +141,7 @@ TEST(AgentLease, DoesNotWakeWhatSomebodyElseHadStopped) {
   EXPECT_EQ(state_of(stopped), 'T');
 }
 
-TEST(AgentLease, FreezesAgainWhatSomebodyWakes) {
+TEST(AgentLease, FreezesProcessesAgainThatSomebodyWakes) {
   AgentUnderTest agent(with_lease(200));
   agent.launch_mode(1, {"tick"});
   ASSERT_TRUE(beats_until_ready(agent, 1));

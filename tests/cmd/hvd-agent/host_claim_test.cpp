@@ -1,4 +1,4 @@
-// hvdrun has given up an agent that has not heard of it, and starts another one on the same host.
+// hvdrun has given up an agent that does not know it, and starts another one on the same host.
 #include <csignal>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// What the agent says of its host's network, also on hosts that have only one kind of address. Such
+// The agent's report on its host's network, also on hosts that have only one kind of address. Such
 // hosts are network namespaces of their own; the agent then tries whether it reaches itself.
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ TEST(AgentNetwork, WorksWithIpv6Alone) {
   EXPECT_NE(agent.ready->free_port, 0);
 }
 
-// What listens on this host with which address and port, as ss says it.
+// The listening sockets of this host with address and port, as ss prints them.
 std::string listeners(pid_t on) {
   return run({"nsenter", "-t", std::to_string(on), "-n", "ss", "-Hltn"}).out;
 }

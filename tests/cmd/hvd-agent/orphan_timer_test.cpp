@@ -33,7 +33,7 @@ TEST(OrphanTimer, IsOverAfterItsLimit) {
   EXPECT_EQ(run(silence, 0, 60), 16'000);
 }
 
-TEST(OrphanTimer, BeginsAgainWithEachWord) {
+TEST(OrphanTimer, BeginsAgainWithEachMessage) {
   OrphanTimer silence(kSilenceLimit, kFirst);
   ASSERT_EQ(run(silence, 0, 15), -1);
   silence.heard(moment(15));

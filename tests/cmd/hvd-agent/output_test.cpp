@@ -12,7 +12,7 @@ namespace {
 using agent_link::Kind;
 using agent_link::Stream;
 
-// What `spew` of test_worker.cpp writes.
+// The output of `spew` of test_worker.cpp.
 std::string spewed(std::size_t count) {
   std::string pattern;
   for (std::size_t i = 0; i < 65'521; ++i) pattern += static_cast<char>(i * 31 + i / 256);
@@ -59,7 +59,7 @@ TEST(AgentOutput, WaitsForCreditAndHoldsBackNobodyElse) {
   const auto& out = agent.of(1).out;
   ASSERT_TRUE(agent.until([&] { return out.size() >= agent_link::kOutputWindow; }));
 
-  // The window is used up. Others are served meanwhile, and a heartbeat is answered.
+  // The credit is used up. Other workers are served meanwhile, and a heartbeat is answered.
   agent.launch(2, {"echo", "hello"});
   ASSERT_TRUE(agent.until_over(2));
   agent.send(agent_link::Heartbeat{7}.encode());

@@ -53,7 +53,7 @@ TEST(AgentPipes, EndOfFileKillsEverythingWhileNobodyTakesTheOutput) {
   AgentUnderTest agent(as_sshd_does());
   agent.launch_mode(1, {"spew", "100000000"});
   agent.launch_mode(2, {"stay-stubbornly"});
-  // Until the agent's pipe is full, the window used up and the worker blocked, we read nothing.
+  // The test reads nothing until the agent's pipe is full, the credit used up, the worker blocked.
   const auto worker_is_blocked = [&] {
     for (const pid_t pid : processes_with_variable(AgentUnderTest::kMark, agent.mark())) {
       if (read_file(cat("/proc/", pid, "/cmdline")).find("spew") == std::string::npos) continue;

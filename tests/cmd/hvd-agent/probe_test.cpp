@@ -37,10 +37,10 @@ UniqueFd listener(std::uint16_t& port, int backlog = 16) {
 // A listener that accepts one connection and handles it as a test asks.
 class Stranger {
  public:
-  explicit Stranger(std::function<void(int visitor)> act) : socket_(listener(port_)) {
+  explicit Stranger(std::function<void(int client)> act) : socket_(listener(port_)) {
     thread_ = std::thread([this, act = std::move(act)] {
-      const auto visitor = accept_tcp(socket_.get(), Clock::now() + kGenerous);
-      if (visitor.ok()) act(visitor->get());
+      const auto client = accept_tcp(socket_.get(), Clock::now() + kGenerous);
+      if (client.ok()) act(client->get());
     });
   }
   ~Stranger() { thread_.join(); }
@@ -101,16 +101,16 @@ TEST(AgentProbe, SaysOfEachTargetWhatHappened) {
   EXPECT_NE(errors[4].find("that is no IP address"), std::string::npos);
 }
 
-TEST(AgentProbe, GivesUpAtItsDeadlineOnWhoDoesNotAnswer) {
+TEST(AgentProbe, GivesUpAtItsDeadlineOnTargetsThatDoNotAnswer) {
   AgentUnderTest agent;
   // The kernel drops connection attempts while the queue of a listener is full.
   std::uint16_t port = 0;
   const UniqueFd full = listener(port, 0);
   std::vector<UniqueFd> queue;
   for (bool is_full = false; !is_full && queue.size() < 64;) {
-    auto knocker = connect_tcp({"127.0.0.1", port}, Clock::now() + std::chrono::milliseconds(500));
-    is_full = !knocker.ok();
-    if (!is_full) queue.push_back(std::move(*knocker));
+    auto client = connect_tcp({"127.0.0.1", port}, Clock::now() + std::chrono::milliseconds(500));
+    is_full = !client.ok();
+    if (!is_full) queue.push_back(std::move(*client));
   }
   const auto errors = probe(agent, {{"127.0.0.1", port, "x"}}, 300);
   EXPECT_EQ(errors,
@@ -118,7 +118,7 @@ TEST(AgentProbe, GivesUpAtItsDeadlineOnWhoDoesNotAnswer) {
                                          ": no answer within 0.3 s (does a firewall drop it?)")});
 }
 
-TEST(AgentProbe, GivesUpOnWhoSaysNothing) {
+TEST(AgentProbe, GivesUpOnTargetsThatSayNothing) {
   AgentUnderTest agent;
   std::uint16_t port = 0;
   const UniqueFd silent = listener(port);
@@ -131,17 +131,17 @@ TEST(AgentProbe, GivesUpOnWhoSaysNothing) {
 
 TEST(AgentProbe, KnowsStrangersByWhatTheySay) {
   AgentUnderTest agent;
-  const Stranger byte_by_byte([](int visitor) {
-    for (const char byte : std::string("greeting")) say(visitor, {&byte, 1});
-    wait_until_closed(visitor);
+  const Stranger byte_by_byte([](int client) {
+    for (const char byte : std::string("greeting")) say(client, {&byte, 1});
+    wait_until_closed(client);
   });
-  const Stranger talker([](int visitor) { say(visitor, "greeting, and more of it"); });
-  const Stranger half([](int visitor) { say(visitor, "greet"); });
+  const Stranger talker([](int client) { say(client, "greeting, and more of it"); });
+  const Stranger half([](int client) { say(client, "greet"); });
   const Stranger mute([](int) {});
-  const Stranger similar([](int visitor) { say(visitor, "greetings"); });
-  const Stranger flood([](int visitor) {
+  const Stranger similar([](int client) { say(client, "greetings"); });
+  const Stranger flood([](int client) {
     const std::string much(1 << 20, 'x');
-    (void)send_all(visitor, much, Clock::now() + kGenerous);
+    (void)send_all(client, much, Clock::now() + kGenerous);
   });
   const auto errors = probe(
       agent, {byte_by_byte.target("greeting"), talker.target("greeting"), half.target("greeting"),
@@ -200,12 +200,12 @@ TEST(AgentProbe, RefusesMoreTargetsThanThereCanBe) {
 }
 
 bool greets(const agent_link::Ready& ready) {
-  const auto visitor = connect_tcp({"127.0.0.1", ready.probe_port}, Clock::now() + kGenerous);
-  if (!visitor.ok()) return false;
+  const auto client = connect_tcp({"127.0.0.1", ready.probe_port}, Clock::now() + kGenerous);
+  if (!client.ok()) return false;
   std::string heard(ready.probe_greeting.size() + 1, '\0');
   std::size_t count = 0;
-  while (count < heard.size() && wait_for(visitor->get(), POLLIN, Clock::now() + kGenerous).ok()) {
-    const ssize_t got = ::recv(visitor->get(), heard.data() + count, heard.size() - count, 0);
+  while (count < heard.size() && wait_for(client->get(), POLLIN, Clock::now() + kGenerous).ok()) {
+    const ssize_t got = ::recv(client->get(), heard.data() + count, heard.size() - count, 0);
     if (got <= 0) break;
     count += static_cast<std::size_t>(got);
   }
@@ -213,14 +213,14 @@ bool greets(const agent_link::Ready& ready) {
   return heard == ready.probe_greeting;
 }
 
-TEST(AgentProbeListener, GreetsWhateverItsVisitorsDo) {
+TEST(AgentProbeListener, GreetsClientsWhateverTheyDo) {
   AgentUnderTest agent;
-  std::vector<UniqueFd> visitors;
+  std::vector<UniqueFd> clients;
   for (int i = 0; i < 300; ++i) {
-    auto visitor = connect_tcp({"127.0.0.1", agent.ready->probe_port}, Clock::now() + kGenerous);
-    ASSERT_TRUE(visitor.ok()) << visitor.status().to_string();
-    (void)send_all(visitor->get(), "GET / HTTP/1.1\r\n\r\n", Clock::now() + kGenerous);
-    visitors.push_back(std::move(*visitor));  // and never closes
+    auto client = connect_tcp({"127.0.0.1", agent.ready->probe_port}, Clock::now() + kGenerous);
+    ASSERT_TRUE(client.ok()) << client.status().to_string();
+    (void)send_all(client->get(), "GET / HTTP/1.1\r\n\r\n", Clock::now() + kGenerous);
+    clients.push_back(std::move(*client));  // and never closes
   }
   EXPECT_TRUE(greets(*agent.ready));
   agent.send(agent_link::Heartbeat{1}.encode());
@@ -240,10 +240,10 @@ TEST(AgentProbeListener, IsThereUntilTheFirstLaunch) {
 TEST(AgentProbeListener, GreetsHoweverManyCome) {
   AgentUnderTest host;
   AgentUnderTest crowd;
-  const std::vector<ProbeTarget> visits(
+  const std::vector<ProbeTarget> targets(
       4096, {"127.0.0.1", host.ready->probe_port, host.ready->probe_greeting});
   for (int round = 0; round < 3; ++round) {
-    EXPECT_EQ(probe(crowd, visits), std::vector<std::string>(visits.size())) << round;
+    EXPECT_EQ(probe(crowd, targets), std::vector<std::string>(targets.size())) << round;
   }
   EXPECT_TRUE(greets(*host.ready));
   host.launch(1, {"true"});

@@ -55,7 +55,7 @@ TEST(ProcessTreeSignal, NeverHitsAStranger) {
   EXPECT_EQ(mine.wait().signal, SIGKILL);
 }
 
-TEST(ProcessTreeKill, SparesWhomItIsTold) {
+TEST(ProcessTreeKill, SparesTheProcessesThatAreNamed) {
   test::Process shell({"sh", "-c", "sleep 1000 & sleep 1001 & wait"});
   ASSERT_TRUE(eventually([&] { return descendants_of(shell.pid()).size() == 2; }));
   const auto children = descendants_of(shell.pid());

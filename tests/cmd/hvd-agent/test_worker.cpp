@@ -1,5 +1,5 @@
-// What the agent's tests start as workers: small programs that behave badly on request. Each mode
-// says on stdout when it has got where the test wants it.
+// The workers of the agent's tests: small programs that behave badly on request. Each mode prints
+// a line on stdout when it has reached the point that the test waits for.
 #include <algorithm>
 #include <array>
 #include <csignal>

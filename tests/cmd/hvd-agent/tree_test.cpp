@@ -78,7 +78,7 @@ TEST(AgentTree, KillsForkedChildren) {
   EXPECT_TRUE(only_the_agent(agent));
 }
 
-TEST(AgentTree, KillsWhatAWorkerHasLeftBeforeAnotherTakesItsPlace) {
+TEST(AgentTree, KillsLeftoversOfAWorkerBeforeAnotherTakesItsPlace) {
   AgentUnderTest agent;
   agent.launch_mode(1, {"daemon-and-exit"});
   agent.launch_mode(2, {"daemon-and-exit"});
@@ -100,7 +100,7 @@ TEST(AgentTree, KillsWhatAWorkerHasLeftBeforeAnotherTakesItsPlace) {
 
 TEST(AgentTree, GivesProcessesOfAStoppedWorkerTheirGraceBeforeAnotherTakesItsPlace) {
   AgentUnderTest agent;
-  // What is left takes its time after the signal of which its worker has died.
+  // The child takes its time after the signal of which its worker has died.
   agent.launch(1, {"sh", "-c",
                    "(trap '' TERM; echo ready; until test -e go; do sleep 0.01; done; : >saved) & "
                    "exec sleep 1000"});
@@ -188,7 +188,7 @@ TEST(AgentTree, APlainSignalIsNoStop) {
   EXPECT_NE(agent.of(1).out.find("SIGTERM without announcement"), std::string::npos);
 }
 
-TEST(AgentTree, StopKillsWhoIgnoresItAfterTheGrace) {
+TEST(AgentTree, StopKillsWorkersThatIgnoreItAfterTheGrace) {
   AgentUnderTest agent;
   agent.launch_mode(1, {"stay-stubbornly"});
   ASSERT_TRUE(until_ready(agent, 1));

@@ -95,7 +95,7 @@ TEST(AgentChannel, WorkThatWasNotPassedOnComesBeforeTheExit) {
   EXPECT_EQ(agent.work[1][0].steps, 3U);
 }
 
-TEST(AgentChannel, TellsWhatWorkersDoThatDoNotSayItThemselves) {
+TEST(AgentChannel, DescribesWorkersThatDoNotReportTheirActivity) {
   AgentUnderTest agent;
   agent.launch_mode(1, {"stay"});
   agent.launch_mode(2, {"write-channel-and-stay", "initialised"});  // and never answers
@@ -148,7 +148,7 @@ TEST(AgentChannel, ASecondStopDoesNotPutOffTheSigterm) {
   EXPECT_EQ(agent.of(1).exited->signal_number, SIGTERM);
 }
 
-TEST(AgentChannel, AKillDoesNotWaitForLastWords) {
+TEST(AgentChannel, AKillDoesNotWaitForAFinalReport) {
   AgentUnderTest agent;
   agent.launch_mode(1, {"write-channel-and-stay", "initialised"});
   // The agent asks a worker only once its start is known.

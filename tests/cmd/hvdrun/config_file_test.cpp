@@ -70,7 +70,7 @@ logging:
   EXPECT_EQ(values->at("cycle-time-ms").source, "job.yaml:4: params.cycle_time_ms");
 }
 
-TEST(ConfigFile, OursAreToo) {
+TEST(ConfigFile, HvdsOwnKeysAreKnown) {
   const auto values = parse_config(
       "launch: {num_proc: 4, hosts: 'a:2,b:2', oversubscribe: no, grace_seconds: 1.5}\n"
       "output:\n  filename: logs\n  tag: none\n",
@@ -111,7 +111,7 @@ TEST(ConfigFile, AnEmptyOneSaysNothing) {
   EXPECT_TRUE(parse_config("# only a comment\n", "f")->empty());
 }
 
-TEST(ConfigFile, WhatIsWrongIsNamedWithItsLine) {
+TEST(ConfigFile, MistakesAreNamedWithTheirLine) {
   const std::pair<std::string, const char*> rows[] = {
       {"params:\n  cycle_time_m: 1\n",
        "f:2: unknown key params.cycle_time_m; did you mean cycle_time_ms?"},

@@ -135,7 +135,7 @@ TEST(StreamWriter, AQueueThatIsNotFullIsNeverDropped) {
   EXPECT_EQ(reader.get().size(), text.size() + 1);
 }
 
-TEST(Console, WhatIsYetToBeReadIsLostAtTheEndOnly) {
+TEST(Console, UnreadOutputIsLostAtTheEndOnly) {
   Pipe out;
   Pipe error;
   const std::string text(1'000'000, 'x');
@@ -352,7 +352,7 @@ TEST(WaitingReport, ALiveLineDoesNotFlashUp) {
 }
 
 // hvdrun stops right after it: the thread that writes would stop with it.
-TEST(JobOutput, WhatWasSaidBeforeAPauseIsWrittenWhenThePauseBegins) {
+TEST(JobOutput, NoticesBeforeAPauseAreWrittenWhenThePauseBegins) {
   Job job;
   const auto unread = [](int fd) {
     int bytes = 0;

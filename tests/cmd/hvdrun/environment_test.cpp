@@ -123,7 +123,7 @@ TEST(WorkerEnvironment, SecretsAreKeptFromOtherHosts) {
   }
 }
 
-TEST(WorkerEnvironment, WhatOnlySoundsLikeASecretIsSent) {
+TEST(WorkerEnvironment, VariablesThatOnlySoundLikeSecretsAreSent) {
   constexpr auto kPlain = std::to_array<NameAndValue>({
       {"TOKENIZERS_PARALLELISM", "false"},
       {"KEYBOARD", "us"},
@@ -216,7 +216,7 @@ TEST(WorkerEnvironment, EnvOfWhatHvdrunSetsItselfIsAnError) {
   }
 }
 
-TEST(WorkerEnvironment, WhatIsEachHostsOwnBusinessStaysThere) {
+TEST(WorkerEnvironment, VariablesThatDependOnTheHostComeFromTheHost) {
   const Entries own{"HOME=/home/me",     "USER=me",         "SSH_AUTH_SOCK=/tmp/s",
                     "SSH_NEW=1",         "XDG_SOMETHING=x", "PATH=/bin",
                     "DISPLAY=:0",        "TERM=xterm",      "CUDA_VISIBLE_DEVICES=0",
@@ -232,7 +232,7 @@ TEST(WorkerEnvironment, WhatIsEachHostsOwnBusinessStaysThere) {
   EXPECT_TRUE(has(from_host({}), "HOME")) << "a host may have what is not set here";
 }
 
-TEST(WorkerEnvironment, WhatIsAskedForByNameIsCarried) {
+TEST(WorkerEnvironment, VariablesThatAreNamedAreSent) {
   const EnvironmentArguments arguments{
       .set = {"HOME", "TMPDIR=/fast"}, .excluded = {}, .included = {}};
   EXPECT_EQ(given({"HOME=/h", "USER=me"}, arguments),
@@ -244,7 +244,7 @@ TEST(WorkerEnvironment, WhatIsAskedForByNameIsCarried) {
   EXPECT_TRUE(has(names, "USER"));
 }
 
-TEST(WorkerEnvironment, WhatIsExcludedDoesNotComeFromTheHostEither) {
+TEST(WorkerEnvironment, ExcludedVariablesDoNotComeFromTheHostEither) {
   const auto names = from_host({}, {.set = {}, .excluded = {"SSH_*"}, .included = {"SSH_TTY"}});
   EXPECT_FALSE(has(names, "SSH_AUTH_SOCK"));
   EXPECT_TRUE(has(names, "SSH_TTY"));

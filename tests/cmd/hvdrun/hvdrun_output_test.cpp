@@ -212,7 +212,7 @@ TEST(HvdrunOutput, AReaderThatLeavesEndsTheJobWith141) {
 TEST(HvdrunOutput, AReaderThatSleepsDoesNotBlockTheWorkersForEver) {
   const TemporaryDirectory directory;
   const std::string done = (directory.path() / "done").string();
-  // The reader reads only when the worker, whose output is more than all queues hold, has ended.
+  // The reader reads only when the worker has ended. Its output is more than all queues hold.
   const auto status =
       run({"sh", "-c",
            binary("hvdrun") +
@@ -226,7 +226,7 @@ TEST(HvdrunOutput, AReaderThatSleepsDoesNotBlockTheWorkersForEver) {
       << status.err;
 }
 
-TEST(HvdrunOutput, WhatArrivedBeforeAnInterruptionIsShown) {
+TEST(HvdrunOutput, OutputFromBeforeAnInterruptionIsShown) {
   // One write: an interruption cannot come between the line and its successor's first half.
   Process process(job({"-np", "2"}, "printf 'before %s\\nhalf' $HVD_RANK; exec sleep 600"));
   ASSERT_TRUE(process.wait_for_output("before 0"));
@@ -248,7 +248,7 @@ TEST(HvdrunOutput, AFailureIsReportedInOneParagraph) {
   EXPECT_FALSE(contains(status.err, "    6\n")) << status.err;
 }
 
-TEST(HvdrunOutput, LostStateIsToldFirstWhoeverFailedFirst) {
+TEST(HvdrunOutput, LostStateIsReportedFirstWhicheverWorkerFailedFirst) {
   const TemporaryDirectory directory;
   const auto status = run(job({"-np", "2"},
                               "if [ $HVD_RANK = 1 ]; then "
@@ -263,8 +263,8 @@ TEST(HvdrunOutput, LostStateIsToldFirstWhoeverFailedFirst) {
   EXPECT_LT(lost, failed) << status.err;
 }
 
-// What a worker writes passes as it is; what hvdrun says of others holds nothing that a terminal
-// would obey.
+// The output of a worker passes unchanged; hvdrun's own messages about others hold no character
+// that controls a terminal.
 TEST(HvdrunOutput, ControlCharactersOfAScriptAreShownNotObeyed) {
   const TemporaryDirectory directory;
   const auto script = directory.file(

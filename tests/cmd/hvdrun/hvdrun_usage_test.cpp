@@ -1,4 +1,4 @@
-// What hvdrun prints without starting anything.
+// Output of hvdrun that starts nothing.
 #include <gtest/gtest.h>
 #include <signal.h>
 

@@ -78,7 +78,8 @@ TEST_F(InitProcess, OrphansOfOtherProcessesAreReaped) {
   const auto hvdrun = children_of(first);
   ASSERT_EQ(hvdrun.size(), 1U);
 
-  // Its own parent is not in the namespace. What it leaves behind becomes a child of process 1.
+  // Its own parent is not in the namespace. A process that it leaves behind becomes a child of
+  // process 1.
   const auto guest = run({"nsenter", "--target", std::to_string(first), "--pid", "--mount", "sh",
                           "-c", "for i in 1 2 3; do (sleep 1000 >/dev/null 2>&1 &); done"});
   ASSERT_EQ(guest.code, 0) << guest.err;

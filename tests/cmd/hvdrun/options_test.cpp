@@ -23,7 +23,7 @@ std::string value(const CommandLine& line, std::string_view flag) {
   return found == line.values.end() ? "(none)" : found->second.text;
 }
 
-TEST(Options, EverythingFromTheFirstWordThatIsNoOptionIsTheCommand) {
+TEST(Options, EverythingFromTheFirstArgumentThatIsNoOptionIsTheCommand) {
   const auto line = parsed({"-np", "4", "-H", "a:2,b:2", "./train", "-np", "7", "--verbose", "--"});
   EXPECT_EQ(line.action, Action::run);
   EXPECT_EQ(value(line, "num-proc"), "4");
@@ -116,7 +116,7 @@ TEST(Options, ActionsNeedNoProgram) {
   EXPECT_NE(parsed({"--help"}).help.find("-np, --num-proc N"), std::string::npos);
 }
 
-TEST(Options, TheRendezvousHasWordsOfItsOwn) {
+TEST(Options, TheRendezvousHasOptionsOfItsOwn) {
   const auto line = parsed({"rendezvous", "--bind", "127.0.0.1:0", "--token-file=t",
                             "--legacy-clients", "--port-range", "7000-7009"});
   EXPECT_EQ(line.action, Action::rendezvous);
@@ -138,7 +138,7 @@ TEST(Options, OfAFlagThatIsGivenTwiceTheLastOneCountsInEveryCommand) {
   EXPECT_TRUE(parsed({"status", "--json", "--json"}).job_command.json);
 }
 
-TEST(Options, AnAgentThatJoinsHasWordsOfItsOwn) {
+TEST(Options, AnAgentThatJoinsHasOptionsOfItsOwn) {
   const auto line = parsed({"agent", "--join", "tls://driver:4000"});
   EXPECT_EQ(line.action, Action::agent);
   EXPECT_EQ(line.agent.join.host, "driver");
@@ -168,7 +168,7 @@ TEST(Options, HorovodsSshFlagsAndOurs) {
   EXPECT_EQ(line.command, Arguments{"p"});
 }
 
-// What follows the flag is its value if it looks like an address, and else the program.
+// The next argument is the flag's value if it looks like an address, and else the program.
 TEST(Options, TheStatusPageNeedsNoAddress) {
   for (const Arguments& flags : std::vector<Arguments>{{"--status-page"},
                                                        {"--status-page", "127.0.0.1:0"},
@@ -193,7 +193,7 @@ TEST(Options, TheStatusPageNeedsNoAddress) {
   EXPECT_EQ(parsed({"--status-page", "-np", "2", "./t"}).command, Arguments{"./t"});
 }
 
-TEST(Options, ARangeIsTwoWordsOrOne) {
+TEST(Options, ARangeIsTwoArgumentsOrOne) {
   for (const auto& arguments :
        std::vector<std::vector<std::string>>{{"--blacklist-cooldown-range", "10", "100", "p"},
                                              {"--blacklist-cooldown-range=10 100", "p"},
@@ -205,7 +205,7 @@ TEST(Options, ARangeIsTwoWordsOrOne) {
   }
 }
 
-TEST(Options, WrongWordsAreRefusedAndNamed) {
+TEST(Options, WrongArgumentsAreRefusedAndNamed) {
   const std::vector<std::pair<Arguments, const char*>> rows = {
       {{}, "no program to run"},
       {{"-np", "2"}, "no program to run"},
@@ -276,7 +276,7 @@ TEST(Options, WrongWordsAreRefusedAndNamed) {
   }
 }
 
-// Those of torch 2.15 and of torch 1.13, in both spellings.
+// The flags of torch 2.15 and of torch 1.13, in both spellings.
 TEST(Options, EveryFlagOfTorchrunIsKnownOrAnswered) {
   const std::set<std::string> are_ours{"max-restarts", "local-ranks-filter"};
   for (const std::string name : {"nnodes",

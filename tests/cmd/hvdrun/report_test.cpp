@@ -115,7 +115,7 @@ TEST(Report, AFailedHostHasNoRank) {
             "hvdrun: the job has failed: host a: its agent ended before it was ready\n");
 }
 
-TEST(Report, WhatATerminalWouldObeyIsShownInstead) {
+TEST(Report, ControlCharactersAreEscaped) {
   driver::Outcome outcome;
   outcome.exit_code = 1;
   outcome.reason = "host a: \x1b]0;mine\x07 said the agent";

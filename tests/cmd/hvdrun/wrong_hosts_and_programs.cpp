@@ -1,5 +1,5 @@
-// What is wrong with the hosts, files, programs and addresses that are named, also those of `hvdrun
-// agent` and `hvdrun rendezvous`.
+// Mistakes in the hosts, files, programs and addresses that are named, also those of `hvdrun agent`
+// and `hvdrun rendezvous`.
 #include <string>
 
 #include "tests/cmd/hvdrun/wrong_input.h"

@@ -1,4 +1,4 @@
-// What a person can get wrong, a row each; wrong_input_test.cpp tries them.
+// Mistakes that a person can make, a row each; wrong_input_test.cpp tries them.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// What a person can get wrong, each against the real hvdrun: a clear error on stderr, an exit code
+// Mistakes of a person, each against the real hvdrun: a clear error on stderr, an exit code
 // that is not zero, nothing on stdout, and nothing started.
 #include "tests/cmd/hvdrun/wrong_input.h"
 
@@ -90,7 +90,7 @@ TEST(WrongInput, ATokenFileThatOthersMayReadIsRefused) {
   EXPECT_EQ(status.err.find("aaaa"), std::string::npos) << "the token itself was shown";
 }
 
-// Files that may not be read or written, as a user who is not root.
+// Files that may not be read or written, as an ordinary user.
 class AsNobody : public testing::Test {
  protected:
   void SetUp() override {

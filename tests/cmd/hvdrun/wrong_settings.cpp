@@ -1,4 +1,4 @@
-// What is wrong in flags, variables and config files as they stand.
+// Mistakes in flags, variables and config files as they stand.
 #include "tests/cmd/hvdrun/wrong_input.h"
 
 namespace hvd::test {
