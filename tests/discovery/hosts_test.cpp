@@ -224,7 +224,7 @@ std::string written(const Host& host) {
   return text;
 }
 
-TEST(Hosts, whatever_is_read_is_sound_and_can_be_said_again) {
+TEST(Hosts, every_list_that_is_read_is_sound_and_can_be_written_again) {
   constexpr std::array<std::string_view, 27> kPieces{
       "a",     "b.c",         "me", "@",        ":",       "4",     "0",     "[",    "]",
       "[::1]", "[fe80::1%e]", "%",  "port=",    "22",      "=",     "slots", "-",    ",",

@@ -69,7 +69,7 @@ TEST_F(ScriptTest, returns_what_it_prints) {
   EXPECT_EQ(end.standard_error, "");
 }
 
-TEST_F(ScriptTest, that_ends_its_parent_ends_nobody) {
+TEST_F(ScriptTest, is_not_ended_by_its_signals_to_its_parent) {
   for (const char* const signal : {"TERM", "INT", "HUP", "QUIT", "USR1", "ABRT"}) {
     const ScriptEnd end =
         run(file(cat("#!/bin/sh\nkill -", signal, " $PPID\nsleep 0.05\nsleep 1000 &\necho a:4\n")));
@@ -81,7 +81,7 @@ TEST_F(ScriptTest, that_ends_its_parent_ends_nobody) {
             "was killed by SIGTERM, signal 15");
 }
 
-TEST_F(ScriptTest, that_kills_or_stops_what_watches_over_it_is_a_failure_and_the_next_run_goes) {
+TEST_F(ScriptTest, fails_if_it_kills_or_stops_its_reaper_and_runs_again) {
   boost::asio::io_context io;
   ScriptOptions options;
   options.timeout = std::chrono::seconds(3);  // long enough for a run in which nothing is wrong
@@ -186,7 +186,7 @@ TEST_F(ScriptTest, returns_rubbish_as_it_was_printed) {
                                                              4));
 }
 
-TEST_F(ScriptTest, ends_with_whoever_runs_it) {
+TEST_F(ScriptTest, ends_when_its_owner_is_destroyed) {
   boost::asio::io_context io;
   bool called = false;
   auto script =

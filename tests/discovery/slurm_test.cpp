@@ -92,7 +92,7 @@ TEST(SlurmAllocations, NumbersOfAnotherListOfNodesAreNotTaken) {
             "sn1\nsn2\n");
 }
 
-TEST(SlurmAllocations, WhatIsNoneIsSaid) {
+TEST(SlurmAllocations, AnEnvironmentWithoutAUsableAllocationIsRefusedWithTheReason) {
   EXPECT_FALSE(is_in_slurm_allocation(lookup_in({})));
   EXPECT_EQ(nodes_of({}),
             "this is not an allocation of Slurm: SLURM_JOB_ID is not set; start hvdrun in a batch "

@@ -9,7 +9,7 @@ namespace {
 
 class WatchTest : public testing::Test {
  protected:
-  // What there is to be done, in a line.
+  // The changes that follow, in a line.
   std::string prints(const std::string& output) { return shown(watch_.take({"", output, ""})); }
   std::string fails(const std::string& error, const std::string& errors = "") {
     return shown(watch_.take({error, "", errors}));
