@@ -1,4 +1,4 @@
-// What the workers of a failed job did last.
+// The last activities of the workers of a failed job.
 #include "driver/last_activities.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ ActivityRow row(int rank, const std::string& in_flight, const std::string& missi
   return {rank, "a", rank, 100 + rank, in_flight, "nothing", missing};
 }
 
-TEST(LastActivities, AreATableByRankAndWhoIsMissing) {
+TEST(LastActivities, AreATableByRankAndNameMissingRanks) {
   LastActivities last;
   EXPECT_EQ(last.text(), "");
   last.add(8, row(1, "allreduce \"x\" waits"));
@@ -39,7 +39,7 @@ TEST(LastActivities, ARankThatWaitsIsNotSaidNotToHaveAsked) {
   EXPECT_EQ(last.text().find("rank 3 on a#3"), std::string::npos) << last.text();
 }
 
-TEST(LastActivities, TheFirstWordsOfAWorkerCountUntilThereIsANewWorld) {
+TEST(LastActivities, TheFirstReportOfAWorkerCountsUntilThereIsANewWorld) {
   LastActivities last;
   last.add(8, row(0, "first"));
   last.add(8, row(0, "second"));
@@ -56,7 +56,7 @@ TEST(LastActivities, OfWorkersThatDidNothingSayNothing) {
   EXPECT_EQ(last.text(), "");
 }
 
-TEST(LastActivities, AreBoundedWhateverWorkersSay) {
+TEST(LastActivities, AreBoundedWhateverWorkersReport) {
   LastActivities last;
   const std::string much(100'000, 'x');
   for (int rank = 0; rank < 1000; ++rank) {

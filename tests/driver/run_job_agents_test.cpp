@@ -81,17 +81,17 @@ TEST_F(RunJob, says_that_the_agent_cannot_be_started) {
   expect_failed(outcome, "No such file");
 }
 
-TEST_F(RunJob, says_that_the_agent_is_none_when_it_just_ends) {
+TEST_F(RunJob, says_that_the_program_is_no_agent_when_it_just_ends) {
   spec.agent_path = "/bin/true";
   expect_failed(run("true"), "exited with code 0; is /bin/true the hvd-agent");
 }
 
-TEST_F(RunJob, says_that_the_agent_is_none_when_it_echoes) {
+TEST_F(RunJob, says_that_the_program_is_no_agent_when_it_echoes) {
   spec.agent_path = "/bin/cat";
   expect_failed(run("true"), "which no agent sends; is /bin/cat the hvd-agent");
 }
 
-TEST_F(RunJob, says_that_the_agent_is_none_when_it_talks_rubbish) {
+TEST_F(RunJob, says_that_the_program_is_no_agent_when_it_writes_rubbish) {
   spec.agent_path = script_file(
       cat("#!/bin/sh\nexport ", kTag, "=", tag, "\necho all kinds of rubbish\nexec sleep 1000\n"));
   expect_failed(run("true"), "the program there is not the expected agent: a frame of");

@@ -73,7 +73,7 @@ TEST_F(RunJob, refuses_more_processes_than_slots_if_told_to) {
   EXPECT_EQ(run("true").reason, "Requested more processes (5) than there are available slots (2)");
 }
 
-TEST_F(RunJob, returns_the_code_and_the_last_words_of_the_first_that_fails) {
+TEST_F(RunJob, returns_the_code_and_the_last_lines_of_the_first_that_fails) {
   const auto outcome = run(
       "if [ $HVD_RANK = 1 ]; then seq 1 30 >&2; echo bad luck >&2; exit 7; fi; exec sleep 1000");
   EXPECT_EQ(outcome.exit_code, 7);
@@ -95,7 +95,7 @@ TEST_F(RunJob, returns_128_and_the_signal_of_a_killed_worker) {
             "rank 0 on localhost#0 was killed by SIGSEGV (signal 11)");
 }
 
-TEST_F(RunJob, kills_who_ignores_the_end_when_the_grace_is_over) {
+TEST_F(RunJob, kills_workers_that_ignore_the_end_when_the_grace_is_over) {
   spec.grace = milliseconds(100);
   // The other worker fails only once this one is known to ignore the signal.
   const auto outcome =
@@ -245,7 +245,7 @@ TEST_F(RunJob, holds_back_a_worker_whose_output_is_not_consumed_and_still_ends) 
   std::vector<std::function<void()>> receipts;
   seen.at_bytes = [&](std::function<void()> consumed) { receipts.push_back(std::move(consumed)); };
   seen.at_output = [](const WorkerView& worker, const std::string& text) {
-    // Exactly one window of bytes: the worker is blocked now.
+    // Exactly the bytes of the credit window: the worker is blocked now.
     if (worker.rank == 0 && text.size() == agent_link::kOutputWindow) ::kill(::getpid(), SIGINT);
   };
   spec.grace = milliseconds(100);

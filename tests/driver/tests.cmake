@@ -25,7 +25,7 @@ hvd_test(hvd_metrics_test
   rendezvous/server_fixture.cpp
   LIBRARIES hvd_metrics hvd_status hvd_rendezvous hvd_rendezvous_client nlohmann_json::nlohmann_json LABELS quick)
 
-# The status page of a job: who may see it, and what a browser gets.
+# The status page of a job: access to it, and the answers to a browser.
 hvd_test(hvd_page_test
   driver/status/event_buffer_test.cpp
   driver/status/page_access_test.cpp

@@ -28,7 +28,7 @@ TEST(OutgoingFrames, LeaveInOrderInPiecesOfAnySize) {
   }
 }
 
-TEST(OutgoingFrames, WhatWasNotWrittenIsOfferedAgain) {
+TEST(OutgoingFrames, UnwrittenBytesAreOfferedAgain) {
   OutgoingFrames frames;
   frames.push(share("abc"));
   frames.push(share("def"));

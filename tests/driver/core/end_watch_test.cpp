@@ -56,7 +56,7 @@ TEST(EndWatch, SaysNothingOnceItIsDestroyed) {
   io.run();
 }
 
-TEST(EndWatch, MayBeDestroyedByWhatItCalls) {
+TEST(EndWatch, MayBeDestroyedByItsCallback) {
   asio::io_context io;
   const UniqueFd end = event();
   make_readable(end.get());

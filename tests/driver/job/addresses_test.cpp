@@ -110,7 +110,7 @@ TEST(CandidatesOfThisMachine, hold_loopback_only_if_all_hosts_are_this_machine) 
   EXPECT_FALSE(candidates_of_this_machine({{"lo", "127.0.0.1"}}, "", {far("a", {})}, {}).ok());
 }
 
-// ---- who tries what ----
+// ---- the probes of each host ----
 
 AddressProblem problem_of(std::vector<HostNetwork> hosts,
                           std::vector<SocketAddress> rendezvous = {{"10.0.0.254", 80}}) {
@@ -175,7 +175,7 @@ TEST(PlanProbes, leaves_out_a_host_that_does_not_listen) {
 
 class Choice : public testing::Test {
  protected:
-  // Addresses that nobody reaches, as "who>address" or ">address" for everybody.
+  // Unreachable addresses: "host>address" for one host, or ">address" for all hosts.
   AddressChoice choose(const AddressProblem& problem, const std::set<std::string>& out_of_reach) {
     const auto tasks = plan_probes(problem);
     std::vector<ProbeAnswer> answers;

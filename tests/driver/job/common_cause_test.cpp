@@ -33,7 +33,7 @@ class CommonCauseTest : public testing::Test {
   CommonCause cause_;
   CommonCause::Situation situation_{.world_size = 8, .world_hosts = 4, .hosts = 4, .slots = 8};
   TimePoint now_{std::chrono::hours(1)};
-  Incarnation first_ = 0;  // whom the last verdict names
+  Incarnation first_ = 0;  // the worker that the last verdict names
 
  private:
   std::map<CommonCause::Place, Incarnation> workers_;

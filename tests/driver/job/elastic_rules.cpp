@@ -34,15 +34,15 @@ void ElasticRules::note(const event::WorkerReady& event) {
   workers_[event.incarnation].warm = workers_[event.incarnation].is_ready = true;
 }
 
-// What a host says that was given up does not count, nor a worker that is told to end: but for
-// showing that the program knows of hvd, unless all begin again as if none had.
+// Messages of a host that was given up do not count, nor those of a worker that is told to end.
+// They only show that the program uses hvd, unless all begin again as if none had.
 void ElasticRules::note(const event::Initialised& event) {
   const bool is_member = std::any_of(
       in_force_.members.begin(), in_force_.members.end(),
       [&](const WorldMember& member) { return member.incarnation == event.incarnation; });
   if (!group_stops_) anybody_joined_ = true;
   if (workers_[event.incarnation].told_to_stop) return;
-  if (is_member && !visits_[event.host].told_to_go) a_member_joined_ = true;
+  if (is_member && !sessions_[event.host].told_to_go) a_member_joined_ = true;
 }
 
 void ElasticRules::note(const event::Done& event) {
@@ -54,7 +54,7 @@ void ElasticRules::note(const event::Committed& event) {
   const auto published = published_.find(event.generation);
   if (published == published_.end()) return;
   committed_ = published->second;
-  // All who were in the world that ended with this commit.
+  // All members of the world that ended with this commit.
   if (committed_.state != WorldState::proposed || committed_.generation <= in_force_.generation) {
     return;
   }
@@ -73,12 +73,12 @@ void ElasticRules::note(const event::SuspendRequested& /*event*/) {
 void ElasticRules::note(const event::DrainRequested& event) {
   requests_.open = event;
   requests_.may_be_granted =
-      event.undo
-          ? requests_.drained.contains(event.host_name)
-          : found_.contains(event.host_name) ||
-                std::any_of(visits_.begin(), visits_.end(), [&](const auto& visit) {
-                  return !visit.second.over && job_.hosts()[visit.first].name == event.host_name;
-                });
+      event.undo ? requests_.drained.contains(event.host_name)
+                 : found_.contains(event.host_name) ||
+                       std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& session) {
+                         return !session.second.over &&
+                                job_.hosts()[session.first].name == event.host_name;
+                       });
 }
 
 void ElasticRules::note(const event::ScaleRequested& event) {
@@ -88,8 +88,8 @@ void ElasticRules::note(const event::ScaleRequested& event) {
       event.size >= limits.least && (limits.most == 0 || event.size <= limits.most);
 }
 
-void ElasticRules::end_visit(HostIndex host) {
-  visits_[host].over = true;
+void ElasticRules::end_session(HostIndex host) {
+  sessions_[host].over = true;
   for (auto& [incarnation, worker] : workers_) {
     if (worker.host == host) worker.ended = true;
   }
@@ -268,12 +268,12 @@ void ElasticRules::check_took_force(const WorldDocument& world, WorldDocument& p
 
 void ElasticRules::check(const action::StartAgent& action) {
   if (suspension_.is_wanted) wrong("an agent was started while the job is suspended");
-  if (!visits_.emplace(action.host, Visit()).second) wrong("an agent was started twice");
+  if (!sessions_.emplace(action.host, HostSession()).second) wrong("an agent was started twice");
   const std::string& name = job_.hosts()[action.host].name;
-  if (found_.count(name) == 0) wrong(cat("host ", name, " was visited and is not found"));
-  for (const auto& [host, visit] : visits_) {
-    if (host != action.host && job_.hosts()[host].name == name && !visit.over) {
-      wrong(cat("host ", name, " is visited twice at once"));
+  if (found_.count(name) == 0) wrong(cat("host ", name, " has a session and was not found"));
+  for (const auto& [host, session] : sessions_) {
+    if (host != action.host && job_.hosts()[host].name == name && !session.over) {
+      wrong(cat("host ", name, " has two sessions at once"));
     }
   }
 }
@@ -282,11 +282,11 @@ void ElasticRules::check(const action::Launch& action) {
   const WorldMember& member = action.member;
   if (suspension_.is_wanted)
     wrong(cat(member.worker(), " was launched while the job is suspended"));
-  const Visit& visit = visits_[action.host];
-  if (!visit.ready || visit.over || visit.told_to_go || visit.address.empty()) {
+  const HostSession& session = sessions_[action.host];
+  if (!session.ready || session.over || session.told_to_go || session.address.empty()) {
     wrong(cat(member.worker(), " was launched on a host that is not ready"));
   }
-  if (visit.address != member.address) wrong("a worker was launched with another address");
+  if (session.address != member.address) wrong("a worker was launched with another address");
   if (found_.count(member.host) == 0) wrong("a worker was launched on a host that is not found");
   if (requests_.drained.contains(member.host)) {
     wrong(cat(member.worker(), " was launched on a drained host"));
@@ -311,7 +311,7 @@ void ElasticRules::check_it_begins_with_others(const WorldMember& member) {
     wrong(cat(member.worker(), " was launched without a rank, and nobody has called hvd::init()"));
   }
   for (const auto& [incarnation, other] : workers_) {
-    if (!other.ended && other.begun_with != generation_ && !visits_[other.host].over) {
+    if (!other.ended && other.begun_with != generation_ && !sessions_[other.host].over) {
       wrong(cat(member.worker(), " was launched beside ", other.place, " of an older world"));
     }
   }
@@ -329,7 +329,7 @@ void ElasticRules::check(const action::Say& action) {
 }
 
 void ElasticRules::check(const action::ShutDownAgent& action) {
-  visits_[action.host].told_to_go = true;
+  sessions_[action.host].told_to_go = true;
   for (const auto& [incarnation, worker] : workers_) {
     if (worker.host == action.host && !worker.ended) {
       wrong("an agent was shut down before its workers had ended");
@@ -338,7 +338,7 @@ void ElasticRules::check(const action::ShutDownAgent& action) {
 }
 
 void ElasticRules::check(const action::DropAgent& action) {
-  visits_[action.host].told_to_go = true;
+  sessions_[action.host].told_to_go = true;
   for (auto& [incarnation, worker] : workers_) {
     if (worker.host == action.host) worker.ended = true;
   }
@@ -415,7 +415,7 @@ void ElasticRules::check_suspension(TimePoint clock, bool in_detail) {
   if (now >= suspension_.by) suspension_.may_be_stopped = true;
   if (state != JobState::running && state != JobState::waiting) return;
 
-  // What is late by more than a moment was not stopped at its deadline.
+  // A suspension that is late by more than a moment was not stopped at its deadline.
   if (now > suspension_.by + kLate) wrong("it came to no commit in time, and is not stopped");
   const auto newest = published_.rbegin();
   const auto& members = job_.world().members;

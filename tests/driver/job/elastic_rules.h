@@ -1,13 +1,13 @@
-// What must hold of an elastic job whatever happens to it, checked at every step from what it is
-// told and what it answers: worlds that grow by one and are sound, survivors that keep their order
-// and lead, nobody started twice in a slot or where nobody may be, nobody in a world who has ended,
-// nobody started beside an older world, or without a rank, before one has called hvd::init(),
-// somebody in each world who has the state if anybody is left who has it, words for every wait. One
-// answer for each request of a person: nobody is started on a drained host, nor does anybody there
-// become a member, and no world is made for more workers than were asked for, nor for too few. Of
-// a job that is to be suspended: nobody is started any more, a last world is proposed as long as it
-// runs and is the last indeed, and it stops in time if it comes to no commit. A second opinion:
-// nothing here looks at how it decides. A value for one thread.
+// Invariants of an elastic job, checked at every step from its events and its actions. Worlds are
+// sound and their numbers grow by one; survivors keep their order and lead. No worker is started
+// twice in a slot or where none may be, beside an older world, or without a rank before one worker
+// has called hvd::init(). No member of a world has ended. Each world has a holder of the state if
+// any is left. Every wait is described. Each request of a person has one answer: no worker is
+// started on a drained host, no worker there becomes a member, and no world is made for more
+// workers than were requested, nor for too few. In a job that is to be suspended no worker is
+// started any more, a last world is proposed as long as it runs and is the last indeed, and the job
+// stops in time if it comes to no commit. These checks are independent of the decisions of
+// driver/job/job.h. A value for one thread.
 #pragma once
 
 #include <map>
@@ -33,7 +33,7 @@ class ElasticRules {
 
   bool finished() const { return finish_.has_value(); }
   const action::Finish& finish() const { return *finish_; }
-  // That was asked for, and granted; 0: none.
+  // The requested size that was granted; 0: none.
   int scaled_to() const { return requests_.size; }
   // The first thing that did not hold; "" if all did.
   const std::string& wrong() const { return wrong_; }
@@ -61,7 +61,7 @@ class ElasticRules {
     bool is_ready = false;         // it said so
     std::uint64_t begun_with = 0;  // the newest generation when it was launched
   };
-  struct Visit {
+  struct HostSession {
     bool ready = false;
     bool over = false;
     bool told_to_go = false;
@@ -69,10 +69,10 @@ class ElasticRules {
   };
 
   void note(const event::HostsFound& event);
-  void note(const event::AgentReady& event) { visits_[event.host].ready = true; }
-  void note(const event::AddressFound& event) { visits_[event.host].address = event.address; }
-  void note(const event::HostFailed& event) { end_visit(event.host); }
-  void note(const event::AgentGone& event) { end_visit(event.host); }
+  void note(const event::AgentReady& event) { sessions_[event.host].ready = true; }
+  void note(const event::AddressFound& event) { sessions_[event.host].address = event.address; }
+  void note(const event::HostFailed& event) { end_session(event.host); }
+  void note(const event::AgentGone& event) { end_session(event.host); }
   void note(const event::LaunchFailed& event) { fail_worker(event.incarnation); }
   void note(const event::Exited& event);
   void note(const event::WorkerReady& event);
@@ -85,7 +85,7 @@ class ElasticRules {
   void note(const event::ScaleRequested& event);
   template <typename Other>
   void note(const Other& /*event*/) {}
-  void end_visit(HostIndex host);
+  void end_session(HostIndex host);
   void end_worker(Incarnation incarnation);
   void fail_worker(Incarnation incarnation);
 
@@ -115,7 +115,7 @@ class ElasticRules {
   JobOptions options_;
   HoldUps hold_ups_;
   bool answers_a_tick_ = false;
-  std::map<HostIndex, Visit> visits_;
+  std::map<HostIndex, HostSession> sessions_;
   std::map<Incarnation, Worker> workers_;
   std::map<std::string, int> failures_;        // by place, of workers that nobody had told to end
   std::set<std::string> failed_since_scaled_;  // since the last request for a size was granted

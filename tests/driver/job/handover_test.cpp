@@ -33,18 +33,18 @@ TEST(Handover, keeps_as_many_as_the_least_needs) {
   EXPECT_EQ(who_stays_on(leavers({1}), 3, {}, {{1}}), Workers{1});
 }
 
-TEST(Handover, counts_who_hands_over_among_those_who_are_needed) {
+TEST(Handover, counts_the_worker_that_hands_over_among_the_least) {
   EXPECT_EQ(who_stays_on(leavers({1, 2}), 1, {4}, {{1, 2}}), Workers{1});
 }
 
-TEST(Handover, keeps_those_who_have_the_most_time_left) {
+TEST(Handover, keeps_the_workers_with_the_most_time_left) {
   const std::vector<Leaver> some{{1, kNow}, {2, kNow + seconds(2)}, {3, kNow + seconds(1)}};
   EXPECT_EQ(who_stays_on(some, 0, {4}, {{1, 2, 3}}), Workers{2});
   EXPECT_EQ(who_stays_on(some, 2, {}, {{1, 2, 3}}), (Workers{2, 3}));
 }
 
 // A commit may have taken any of the proposed ones into force.
-TEST(Handover, leaves_somebody_of_every_world_that_may_be_in_force) {
+TEST(Handover, keeps_a_worker_of_every_world_that_may_be_in_force) {
   EXPECT_EQ(who_stays_on(leavers({1}), 0, {2}, {{1, 2}, {1, 7}}), Workers{1});
   EXPECT_EQ(who_stays_on(leavers({1, 2}), 0, {8}, {{1, 2}, {1, 7}, {2, 8}}), Workers{1});
   EXPECT_EQ(who_stays_on(leavers({1, 2}), 0, {}, {{1, 2}, {2}}), Workers{2});

@@ -21,8 +21,8 @@ Heartbeats watching(std::vector<bool> local, milliseconds orphan_timeout = kOrph
   return heartbeats;
 }
 
-// Lets time pass as somebody who looks whenever he should, while `heard` are heard every 100 ms;
-// to the first judgement of which `until` is true.
+// Lets time pass and looks whenever it is due, while the hosts `heard` are heard every 100 ms;
+// until the first judgement of which `until` is true.
 template <typename Condition>
 std::optional<int> pass(Heartbeats& heartbeats, int from, int to,
                         const std::vector<std::size_t>& heard, const Condition& until) {
@@ -79,7 +79,7 @@ TEST(Heartbeats, SilenceOfAllIsNobodysLossUntilTheOrphanTimeout) {
   EXPECT_EQ(pass(heartbeats, 1'001, 60'000, {}, anything), 5'000);
 }
 
-TEST(Heartbeats, WhoIsHeardEndsTheDelayAndTheOthersGetAFreshTimeout) {
+TEST(Heartbeats, AHostThatIsHeardEndsTheDelayAndTheOthersGetAFreshTimeout) {
   Heartbeats heartbeats = watching({false, false});
   ASSERT_EQ(pass(heartbeats, 1, 2'499, {}, somebody_is_lost), std::nullopt);
   EXPECT_TRUE(heartbeats.hear(1, at(2'500)));
@@ -179,7 +179,7 @@ TEST(Heartbeats, WithoutATimeoutNobodyIsEverLost) {
   EXPECT_TRUE(heartbeats.judge(at(1'000'000)).lost.empty());
 }
 
-TEST(Heartbeats, TheOneWhoIsLeftOfASilentPairIsLostAtOnce) {
+TEST(Heartbeats, TheLastHostOfASilentPairIsLostAtOnce) {
   Heartbeats heartbeats = watching({false, false});
   ASSERT_EQ(pass(heartbeats, 1, 2'000, {}, somebody_is_lost), std::nullopt);
   heartbeats.forget(0);  // its link has ended

@@ -222,7 +222,7 @@ Duration JobRules::silence_against(HostIndex host) const {
   return std::min(silence(host), now_ - hosts_[host].unserved);
 }
 
-// Somebody was heard lately over the same way as the one who is silent, or there is no such way.
+// Another host was heard lately over the same route as the silent one, or there is no such route.
 bool JobRules::somebody_vouches_for_the_network(HostIndex against) const {
   int all = 0;
   int machines = 0;

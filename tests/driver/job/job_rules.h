@@ -1,7 +1,7 @@
-// What must hold of a job whatever happens to it, checked at every step from what it is told and
-// what it answers: nobody is launched too early or twice, a verdict on silence is neither hasty nor
-// late, every wait has words and an end, the exit code is that of the first failure. A second
-// opinion: nothing here looks at how driver/job/job.h decides. A value for one thread.
+// Invariants of a job, checked at every step from its events and its actions: no worker is launched
+// too early or twice, a verdict on silence is neither hasty nor late, every wait is described and
+// ends, the exit code is that of the first failure. These checks are independent of the decisions
+// of driver/job/job.h. A value for one thread.
 #pragma once
 
 #include <algorithm>

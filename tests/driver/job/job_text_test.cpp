@@ -19,7 +19,7 @@ TEST(AbsentText, says_for_how_long_in_whole_seconds_once_there_are_any) {
   EXPECT_EQ(waited(12'900), " has not called hvd::init for 12 s");
 }
 
-TEST(AbsentText, counts_those_that_are_absent_likewise) {
+TEST(AbsentText, counts_absent_hosts_likewise) {
   const auto text = [](std::size_t absent, int limit) {
     return absent_text("sleeps", 2, absent, milliseconds(5'000), milliseconds(limit));
   };

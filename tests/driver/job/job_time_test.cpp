@@ -46,7 +46,7 @@ TEST(JobTime, StandsStillDuringAHoldUpAndForOnePaceMore) {
   EXPECT_EQ(time.on_clock(at(2'100)), at(42'400));
 }
 
-// Whatever was due comes when the hold-up is over, and not before.
+// Everything that was due comes when the hold-up is over, and not before.
 TEST(JobTime, NothingIsDueWhileItStandsStill) {
   JobTime time = running_until(2'000);
   time.look(at(42'000));
@@ -80,7 +80,7 @@ TEST(JobTime, WithoutAPaceNothingIsAHoldUp) {
   EXPECT_EQ(time.next_look(), kNever);
 }
 
-TEST(JobTime, WhatIsKnownOfAStopCountsHoweverShortItWas) {
+TEST(JobTime, AKnownStopCountsHoweverShortItWas) {
   JobTime time = running_until(2'000);
   time.stopped(milliseconds(50), at(2'100));
   EXPECT_EQ(time.look(at(2'100)), std::nullopt);

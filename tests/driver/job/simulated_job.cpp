@@ -205,8 +205,8 @@ void SimulatedJob::tick() {
   check_that_no_healthy_host_is_lost();
 }
 
-// Whatever the driver was busy with: a host that has been well for long enough to have been heard
-// is never given up as silent.
+// A host that has been well for long enough to have been heard is never given up as silent, however
+// busy the driver was.
 void SimulatedJob::check_that_no_healthy_host_is_lost() {
   const Duration beat = options_.heartbeat_timeout / 4;
   for (HostIndex host = 0; host < agents_.size(); ++host) {

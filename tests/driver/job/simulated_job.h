@@ -2,7 +2,7 @@
 // connect, fail or never answer; agents that die, lie, do not kill and do not leave; links that are
 // silent for a while or for ever, one or all at once; a driver that is held up, or that is so busy
 // that it hears late what arrived long ago; workers that fail,
-// hang, ignore signals; people who press Ctrl-C. A seed reproduces a run. What must hold is in
+// hang, ignore signals; people who press Ctrl-C. A seed reproduces a run. The invariants are in
 // tests/driver/job/job_rules.h. Values for one thread.
 #pragma once
 
@@ -61,7 +61,7 @@ class SimulatedJob {
   // As it is there, whatever the driver knows of it.
   struct Agent {
     bool ready = false;
-    bool gone = false;  // or its link is: nothing more will be heard of it
+    bool gone = false;  // or its link is: no more messages of it will come
     bool deaf = false;
     TimePoint busy_until{};            // what it reports, it reports in order
     TimePoint cut_off_since = kNever;  // kNever: it is not

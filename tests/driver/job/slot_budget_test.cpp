@@ -54,7 +54,7 @@ TEST_F(SlotBudgetTest, starts_a_slot_again_at_once_until_its_budget_is_used_up) 
   EXPECT_EQ(failures("a", 1), 4);
 }
 
-TEST_F(SlotBudgetTest, lets_the_neighbours_of_a_slot_that_rests_be) {
+TEST_F(SlotBudgetTest, leaves_the_neighbours_of_a_slot_that_rests_alone) {
   for (int failure = 0; failure < 3; ++failure) worker_fails("a", 1);
   EXPECT_EQ(worker_fails("a", 1), 10);
   EXPECT_FALSE(rests("a"));

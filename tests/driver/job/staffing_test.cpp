@@ -66,7 +66,7 @@ TEST(Staffing, keeps_spares_beside_the_most) {
   EXPECT_EQ(staffed({{"a", 4}}, "a#0 a#1 (a#2)", {.most = 2, .spares = 1}), "");
 }
 
-TEST(Staffing, sends_nobody_away_to_make_room_for_another) {
+TEST(Staffing, releases_no_worker_to_make_room_for_another) {
   EXPECT_EQ(staffed({{"new", 2}, {"a", 2}}, "a#0 a#1", {.most = 2}), "");
   EXPECT_EQ(staffed({{"new", 2}, {"a", 2}}, "a#0 (a#1)", {.most = 2}), "");
 }
@@ -79,11 +79,11 @@ TEST(Staffing, waits_for_a_slot_until_it_is_free_and_uses_another_meanwhile) {
   EXPECT_EQ(staff({}, occupants, {}).release, std::vector<Incarnation>{1});
 }
 
-TEST(Staffing, starts_nobody_on_a_host_that_rests_and_leaves_who_works_there) {
+TEST(Staffing, starts_no_worker_on_a_host_that_rests_and_leaves_its_workers) {
   EXPECT_EQ(staffed({{"a", 2, true}, {"b", 2}}, "a#0 b#0", {}), "start b#1");
 }
 
-TEST(Staffing, starts_nobody_in_a_slot_that_rests) {
+TEST(Staffing, starts_no_worker_in_a_slot_that_rests) {
   EXPECT_EQ(staffed({{"a", 4, false, {0, 2}}, {"b", 1}}, "a#2", {}),
             "start a#1, start a#3, start b#0");
   EXPECT_EQ(staffed({{"a", 2, false, {1, 7}}, {"b", 2}}, "a#0", {.most = 2}), "start b#0");

@@ -98,7 +98,7 @@ TEST_F(AgentRelay, CarriesAJobToItsEnd) {
   EXPECT_TRUE(wait_until_gone(kMark, mark_));
 }
 
-TEST_F(AgentRelay, KilledItLeavesNothingBehind) {
+TEST_F(AgentRelay, LeavesNothingBehindWhenItIsKilled) {
   const auto relay = start();
   greet();
   launch();
@@ -108,7 +108,7 @@ TEST_F(AgentRelay, KilledItLeavesNothingBehind) {
   EXPECT_EQ(relay->wait().signal, SIGKILL);
 }
 
-TEST_F(AgentRelay, WhenTheDriverIsGoneItEndsTheWorkersAndSaysSo) {
+TEST_F(AgentRelay, EndsTheWorkersWhenTheDriverIsGoneAndSaysSo) {
   const auto relay = start();
   greet();
   launch();
@@ -132,7 +132,7 @@ TEST_F(AgentRelay, HandsATerminationToItsAgent) {
   EXPECT_TRUE(wait_until_gone(kMark, mark_));
 }
 
-TEST_F(AgentRelay, SurvivesNoAgentThatIsKilled) {
+TEST_F(AgentRelay, EndsWhenItsAgentIsKilled) {
   const auto relay = start();
   say(agent_link::Hello{.build_id = std::string(build_id()), .job_id = "job"}.encode());
   const int pid = expect<agent_link::Ready>().pid;

@@ -104,7 +104,7 @@ std::string read_some(int fd) {
   return got <= 0 ? "the end" : std::string(buffer.data(), static_cast<std::size_t>(got));
 }
 
-TEST(JoinServer, WhoHoldsTheTokenIsLetInAndItsLinkCarriesBothWays) {
+TEST(JoinServer, AnAgentWithTheTokenIsAcceptedAndItsLinkCarriesBothWays) {
   JoinPoint join_point;
   Client client(join_point);
   auto joined = client.join();
@@ -316,7 +316,7 @@ TEST(JoinServer, StrangersAreSentAwayAndHarmNobody) {
   EXPECT_TRUE(client.join().ok());
 }
 
-TEST(JoinServer, OfMoreStrangersThanAreBorneTheOneThatWaitsLongestGoes) {
+TEST(JoinServer, BeyondTheLimitTheStrangerThatWaitsLongestIsClosed) {
   JoinPoint join_point({.max_pending = 3, .report_every = {}});
   const RawClient first(join_point);
   const RawClient second(join_point);
@@ -379,7 +379,7 @@ TEST(JoinServer, OtherRequestsAreRefusedAsStrangersAre) {
   }
 }
 
-TEST(JoinServer, WhatAnInsiderSaysIsCheckedAndAnswered) {
+TEST(JoinServer, AJoinMessageIsCheckedAndAnswered) {
   const struct {
     join_link::Join join;
     const char* reason;
@@ -416,7 +416,7 @@ TEST(JoinServer, WhatAnInsiderSaysIsCheckedAndAnswered) {
   EXPECT_EQ(impatient.wait_for_refusal().reason, "its first message is not Join");
 }
 
-TEST(JoinServer, WhoIsRefusedForNowComesAgainAndIsToldOnce) {
+TEST(JoinServer, AnAgentThatIsRefusedForNowTriesAgainAndIsToldOnce) {
   JoinPoint join_point;
   std::atomic<int> asked = 0;
   join_point.admit = [&](const std::string& host, const JoinPoint::Labels& labels) {
@@ -434,7 +434,7 @@ TEST(JoinServer, WhoIsRefusedForNowComesAgainAndIsToldOnce) {
   EXPECT_EQ(join_point.refused().size(), 1U);
 }
 
-TEST(JoinServer, WhoIsRefusedForGoodGivesUp) {
+TEST(JoinServer, AnAgentThatIsRefusedForGoodGivesUp) {
   JoinPoint join_point;
   join_point.admit = [](const std::string& host, const JoinPoint::Labels&) {
     return Status(Code::not_found, cat("this job has no host ", host));

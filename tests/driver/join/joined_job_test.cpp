@@ -34,7 +34,7 @@ class JoinedJob : public testing::Test {
   const std::string where_ = free_address().to_string();
 };
 
-TEST_F(JoinedJob, RunsOnWhoeverComesAndAllEndWell) {
+TEST_F(JoinedJob, RunsOnTheAgentsThatJoinAndAllEndWell) {
   // An agent may also start before hvdrun runs and its token file exists.
   const auto a = start_agent("a", 2);
   ASSERT_TRUE(a->wait_for_error("trying again")) << a->err();
@@ -104,7 +104,7 @@ TEST_F(JoinedJob, ItsPortAnswersHealthProbesUntilTheEnd) {
   EXPECT_EQ(a->wait().code, 0) << a->err();
 }
 
-TEST_F(JoinedJob, NamedHostsKeepTheirOrderWhoeverComesFirst) {
+TEST_F(JoinedJob, NamedHostsKeepTheirOrderWhicheverJoinsFirst) {
   const auto job =
       start_job({"-H", "a:1,b:1", "sh", "-c", "echo \"$HVD_RANK is on $HVD_HOSTNAME\""});
   ASSERT_TRUE(job->wait_for_error("waiting at")) << job->err();
@@ -270,7 +270,7 @@ TEST_F(JoinedJob, AKilledHvdrunEndsAllAgents) {
   EXPECT_TRUE(wait_until_gone(kMark, mark_));
 }
 
-TEST_F(JoinedJob, WhoDoesNotComeIsNamed) {
+TEST_F(JoinedJob, AHostThatDoesNotJoinIsNamed) {
   const auto job = start_job({"-H", "a:1,b:1", "--start-timeout", "1", "true"});
   const auto a = start_agent("a", 1);
   const auto status = job->wait();
@@ -351,7 +351,7 @@ TEST_F(WaitingAgent, JoinsTheHvdrunThatTakesThePlaceOfAKilledOne) {
   finish(*second, *a);
 }
 
-TEST_F(WaitingAgent, ThatIsFrozenIsForgottenAndTheJobBeginsWithoutIt) {
+TEST_F(WaitingAgent, IsForgottenWhenItIsFrozenAndTheJobBeginsWithoutIt) {
   const auto job = start_waiting_job();
   const auto a = start_waiting_agent(*job, "a");
   a->signal(SIGSTOP);
@@ -365,7 +365,7 @@ TEST_F(WaitingAgent, ThatIsFrozenIsForgottenAndTheJobBeginsWithoutIt) {
 }
 
 // The time in which it was stopped itself is no silence of hvdrun, which has given it up.
-TEST_F(WaitingAgent, ThatWasFrozenJoinsAgainWhenItGoesOn) {
+TEST_F(WaitingAgent, JoinsAgainWhenItGoesOnAfterAFreeze) {
   const auto job = start_waiting_job();
   const auto a = start_waiting_agent(*job, "a");
   a->signal(SIGSTOP);

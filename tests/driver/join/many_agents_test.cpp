@@ -99,7 +99,7 @@ class Growth : public ManyAgents {
 };
 
 // The world is sent once to each host, and a worker's own frame contains only its own data.
-TEST_F(Growth, WhatHvdrunSendsAndHoldsGrowsWithTheWorkersAndNotWithTheirSquare) {
+TEST_F(Growth, TrafficAndMemoryOfHvdrunAreLinearInTheWorkers) {
   const Size some = with_slots(8);
   const Size twice = with_slots(16);
   const Size four_times = with_slots(32);

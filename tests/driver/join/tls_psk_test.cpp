@@ -34,7 +34,7 @@ struct Wire {
   }
 };
 
-TEST(TlsPsk, TwoWhoHoldTheSameTokenTalkAndTheWireShowsNothingOfIt) {
+TEST(TlsPsk, PeersWithTheSameTokenTalkAndTheWireShowsNothingOfIt) {
   Wire w{session(TlsPsk::Side::client, '1'), session(TlsPsk::Side::server, '1')};
   w.settle();
   ASSERT_TRUE(w.client.established()) << w.client_status.message();
@@ -50,7 +50,7 @@ TEST(TlsPsk, TwoWhoHoldTheSameTokenTalkAndTheWireShowsNothingOfIt) {
   EXPECT_EQ(w.seen.find(std::string(token('1').bytes())), std::string::npos);
 }
 
-TEST(TlsPsk, TheEndIsSaid) {
+TEST(TlsPsk, TheEndOfASessionIsAnnounced) {
   Wire w{session(TlsPsk::Side::client, '1'), session(TlsPsk::Side::server, '1')};
   w.settle();
   EXPECT_FALSE(w.server.is_closed());
@@ -70,7 +70,7 @@ TEST(TlsPsk, AnotherTokenIsNoticedOnBothSides) {
   EXPECT_FALSE(w.client.send("x").ok());
 }
 
-TEST(TlsPsk, WhatIsNotTlsIsRefused) {
+TEST(TlsPsk, BytesThatAreNotTlsAreRefused) {
   for (const std::string text : {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n",
                                  "\x16\x03\x01\xff\xff\xff"}) {
     auto server = session(TlsPsk::Side::server, '1');
@@ -84,7 +84,7 @@ TEST(TlsPsk, WhatIsNotTlsIsRefused) {
   }
 }
 
-TEST(TlsPsk, AChangedByteEndsIt) {
+TEST(TlsPsk, AChangedByteEndsTheSession) {
   std::mt19937 random(5);
   for (int round = 0; round < 200; ++round) {
     Wire w{session(TlsPsk::Side::client, '1'), session(TlsPsk::Side::server, '1')};

@@ -263,7 +263,7 @@ TEST(Replay, ALineInAWrongPlaceHarmsNothing) {
   EXPECT_GT(wrong, 1'000);
 }
 
-TEST(Replay, WhatIsNoJournalIsRefusedWithTheLine) {
+TEST(Replay, AFileThatIsNoJournalIsRefusedWithTheLine) {
   const std::string head = journal_head({.id = "a0"}, {});
   for (const auto& [text, error] : std::vector<std::pair<std::string, std::string>>{
            {"", "no complete line"},
@@ -321,7 +321,7 @@ TEST_F(JournalFile, IsTheUsersAloneAndReplacesAnOlderOne) {
   const JobStart start;
   EXPECT_TRUE(journal->begin({.id = "a0"}, start).ok());
   EXPECT_EQ(content(), journal_head({.id = "a0"}, start));
-  // What is quiet waits for what is not.
+  // Quiet steps wait for one that is not.
   EXPECT_TRUE(journal->step(event::Tick{}, {}, {}, {}, {}).ok());
   EXPECT_EQ(content(), journal_head({.id = "a0"}, start));
   EXPECT_TRUE(journal->step(event::Begin{}, {}, {}, {}, {}).ok());
@@ -331,7 +331,7 @@ TEST_F(JournalFile, IsTheUsersAloneAndReplacesAnOlderOne) {
 }
 
 // Neither is an older journal lost before the new one begins.
-TEST_F(JournalFile, ThatAnotherHvdrunWritesIsLeftAlone) {
+TEST_F(JournalFile, IsLeftAloneWhileAnotherHvdrunWritesIt) {
   auto first = Journal::create(file());
   ASSERT_TRUE(first.ok());
   ASSERT_TRUE(first->begin({.id = "a0"}, {}).ok());
@@ -348,7 +348,7 @@ TEST_F(JournalFile, ThatAnotherHvdrunWritesIsLeftAlone) {
 }
 
 // Nobody reads at first, and later too slowly.
-TEST_F(JournalFile, ThatIsAPipeNeverHoldsUpHvdrun) {
+TEST_F(JournalFile, MayBeAPipeAndNeverHoldsUpHvdrun) {
   ASSERT_EQ(::mkfifo(file().c_str(), 0600), 0);
   EXPECT_FALSE(Journal::create(file()).ok());
   const UniqueFd reader(::open(file().c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
@@ -362,14 +362,14 @@ TEST_F(JournalFile, ThatIsAPipeNeverHoldsUpHvdrun) {
   EXPECT_FALSE(written.ok());
 }
 
-TEST_F(JournalFile, ThatCannotBeCreatedIsAnErrorThatNamesIt) {
+TEST_F(JournalFile, IsNamedInTheErrorIfItCannotBeCreated) {
   const auto journal = Journal::create(file() + "/journal");
   ASSERT_FALSE(journal.ok());
   EXPECT_NE(journal.status().message().find(file()), std::string::npos);
 }
 
 // As on a full disk: the error is told once, and nothing is written after the gap.
-TEST_F(JournalFile, ThatCannotGrowEndsThere) {
+TEST_F(JournalFile, EndsWhereItCannotGrow) {
   auto journal = Journal::create("/dev/full");
   ASSERT_TRUE(journal.ok()) << journal.status().to_string();
   const Status begun = journal->begin({.id = "a0"}, {});
@@ -423,7 +423,7 @@ class KeptJournals : public testing::Test {
   std::string directory() const { return parent_.path() / "state"; }
   static std::string id_of(int job) { return cat("00000000000000", job < 10 ? "0" : "", job); }
   std::string journal_of(int job) const { return cat(directory(), "/", id_of(job), ".jsonl"); }
-  // That has ended: the file of the job is not written any more.
+  // The job has ended: its file is not written any more.
   void add_journal(int job) {
     ASSERT_TRUE(create_kept_journal(id_of(job)).ok());
     const auto time =

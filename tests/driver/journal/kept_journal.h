@@ -20,7 +20,7 @@ class KeptJournal {
   }
 
   const std::string& text() const { return text_; }
-  // What does not hold; "" if each decision is taken again.
+  // The first difference; "" if each decision is taken again.
   std::string wrong() const {
     std::istringstream in(text_);
     const auto replayed = replay(in);

@@ -49,7 +49,7 @@ class KeptMetrics {
     }
   }
 
-  // What did not hold first; "" if all did.
+  // The first invariant that was broken; "" if all hold.
   const std::string& wrong() const { return wrong_; }
 
  private:

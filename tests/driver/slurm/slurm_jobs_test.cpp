@@ -120,7 +120,7 @@ TEST_F(SlurmJobs, WithoutMungeATokenFileServes) {
   EXPECT_NE(out.find("code 0"), std::string::npos) << out;
 }
 
-TEST_F(SlurmJobs, AStepThatSlurmRefusesIsToldInItsWords) {
+TEST_F(SlurmJobs, AStepThatSlurmRefusesIsReportedWithItsMessage) {
   // The job of these variables does not exist.
   const std::string out = run_batch({"--nodes=1"}, cat("SLURM_JOB_ID=999999 ", hvdrun_,
                                                        " --start-timeout 10 true; echo code $?"));

@@ -33,7 +33,7 @@ class SshAuthentication : public BedTest {
   const ProcessOptions kWithAgent{.environment = {{"SSH_AUTH_SOCK", "/root/socket"}}};
 };
 
-TEST_F(SshAuthentication, EveryKindOfKeyLetsIn) {
+TEST_F(SshAuthentication, EveryKindOfKeyIsAccepted) {
   HostBed bed({.hosts = 1, .head_may_log_in = false});
   for (const std::string type : {"ed25519", "ecdsa", "rsa"}) {
     const std::string name = ".ssh/id_" + type;
@@ -244,14 +244,14 @@ TEST_F(SshAuthentication, ACertificateBesideItsKeyIsUsed) {
   EXPECT_EQ(status.code, 0) << status.out;
 }
 
-TEST_F(SshAuthentication, AUserWhoIsNotThereIsNotLetIn) {
+TEST_F(SshAuthentication, AnUnknownUserIsRefused) {
   HostBed bed({.hosts = 1});
   const auto status = launch(bed, {"nobody-at-all@h1"});
   EXPECT_TRUE(holds(error_of(status, "nobody-at-all@h1"), "authenticate: user nobody-at-all"))
       << status.out;
 }
 
-TEST_F(SshAuthentication, TooManyKeysEndWithTheHostsWords) {
+TEST_F(SshAuthentication, TooManyKeysEndWithTheHostsMessage) {
   HostBed bed({.hosts = 1, .sshd_settings = {"MaxAuthTries 2"}, .head_may_log_in = false});
   std::vector<std::string> words{"h1"};
   for (const char* const name : {"one", "two", "three"}) {

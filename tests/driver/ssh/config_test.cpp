@@ -89,7 +89,7 @@ TEST(SshConfig, ACommandRunsWhereTheOtherCriteriaHold) {
   EXPECT_EQ(apply("\nMatch exec slow\n"), "config:2: Match exec \"slow\": late");
 }
 
-TEST(SshConfig, WhatHasNoEffectIsNamed) {
+TEST(SshConfig, SettingsWithoutEffectAreNamed) {
   std::vector<std::string> warnings;
   const ConfigQuery query{.host = "node1",
                           .user = {},

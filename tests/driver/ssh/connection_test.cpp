@@ -83,7 +83,7 @@ TEST_F(SshConnection, SilenceEndsAtTheDeadline) {
   EXPECT_TRUE(holds(error, "gave up at --ssh-connect-timeout")) << error;
 }
 
-TEST_F(SshConnection, WhatIsNoSshServerIsSaidToBeNone) {
+TEST_F(SshConnection, AServerThatIsNoSshServerIsReportedAsSuch) {
   HostBed bed({.hosts = 1, .ipv6 = false});
   const auto serve = [&](const std::string& port, const std::string& body) {
     return bed.host(1).start({"python3", "-uc",

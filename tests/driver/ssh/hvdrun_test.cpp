@@ -43,7 +43,7 @@ TEST_F(SshHvdrun, EveryBadHostIsNamedWithItsStep) {
   EXPECT_TRUE(eventually([&] { return is_clean(bed.host(1)); }));
 }
 
-TEST_F(SshHvdrun, WhatIsMissingOnOneHostIsFoundBeforeAnythingIsStarted) {
+TEST_F(SshHvdrun, AProgramThatIsMissingOnOneHostIsFoundBeforeAnythingIsStarted) {
   HostBed bed({.hosts = 3});
   const TemporaryDirectory directory;
   const auto program = directory.file("train", "#!/bin/sh\necho started\n");

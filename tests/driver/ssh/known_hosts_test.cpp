@@ -29,7 +29,7 @@ class KnownHosts : public testing::Test {
   test::TemporaryDirectory directory_;
 };
 
-TEST_F(KnownHosts, WhatIsAppendedIsFoundByUsAndBySsh) {
+TEST_F(KnownHosts, AppendedKeysAreFoundByUsAndBySsh) {
   for (const std::string type : {"ed25519", "ecdsa", "rsa"}) {
     const auto key = make_key(type, type);
     const auto name = known_hosts_name("Node-" + type, type == "rsa" ? 2222 : 22);

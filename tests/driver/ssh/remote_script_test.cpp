@@ -52,7 +52,7 @@ TEST_P(RemoteScriptUnderShells, ReceivesTheAgentAndBecomesIt) {
   EXPECT_EQ(second.out, "0123abcd:ok:\nagent runs in 0022, heard words.\n") << second.err;
 }
 
-TEST_P(RemoteScriptUnderShells, RefusesWhatArrivesShortOrChanged) {
+TEST_P(RemoteScriptUnderShells, RefusesAnAgentThatArrivesShortOrChanged) {
   const auto cut = say(script_for(kAgent), first_line("") + kAgent.substr(0, 20));
   EXPECT_EQ(cut.out, cat("0123abcd:need:\n0123abcd:no:size 20 of ", kAgent.size(), " bytes\n"));
   std::string changed = kAgent;

@@ -142,7 +142,7 @@ TEST_F(SshStart, OneSessionPerConnectionIsEnough) {
   EXPECT_EQ(launch(bed, {"h1"}).code, 0);
 }
 
-TEST_F(SshStart, AHostThatOpensNoSessionIsSaidTo) {
+TEST_F(SshStart, AHostThatOpensNoSessionIsReportedAsSuch) {
   HostBed bed({.hosts = 1, .sshd_settings = {"MaxSessions 0"}});
   const auto text = error(bed);
   EXPECT_TRUE(text.starts_with("start agent: the host opens no channel for a command: ")) << text;
@@ -196,7 +196,7 @@ TEST_F(SshStart, ACacheInADirectoryThatEverybodyMayWriteHasToBeSticky) {
   EXPECT_EQ(launch(bed, {"--cache", "/srv/sticky/own", "h1"}).code, 0);
 }
 
-TEST_F(SshStart, AShellThatLetsNobodyInIsQuoted) {
+TEST_F(SshStart, AShellThatRefusesEveryLoginIsQuoted) {
   HostBed bed({.hosts = 1});
   bash(bed.host(1), "sed -i 's#^root:.*#root:x:0:0:root:/root:/usr/sbin/nologin#' /etc/passwd");
   const auto text = error(bed);
@@ -251,7 +251,7 @@ TEST_F(SshStart, WithoutASumToCheckTheAgentIsCopiedAnew) {
   EXPECT_EQ(cached(bed.host(1)).size(), 1U);
 }
 
-TEST_F(SshStart, AMachineOfAnotherKindIsSaidToBeOne) {
+TEST_F(SshStart, AMachineOfAnotherArchitectureIsReportedAsSuch) {
   HostBed bed({.hosts = 1});
   bash(bed.host(1),
        "mkdir /srv/bin && printf '#!/bin/sh\\necho Linux riscv64\\n' >/srv/bin/uname && "
@@ -330,7 +330,7 @@ TEST_F(SshStart, ADriverThatIsKilledTakesItsAgentsAlong) {
   EXPECT_TRUE(eventually([&] { return !runs_agent(bed.host(1)) && !runs_agent(bed.host(2)); }));
 }
 
-TEST_F(SshStart, AnAgentThatDiesIsSeenToWithItsSignal) {
+TEST_F(SshStart, AnAgentThatDiesIsReportedWithItsSignal) {
   HostBed bed({.hosts = 1});
   const auto job = bed.head().start(launcher({"h1"}));
   ASSERT_TRUE(job->wait_for_output("h1 ready"));
@@ -339,7 +339,7 @@ TEST_F(SshStart, AnAgentThatDiesIsSeenToWithItsSignal) {
   EXPECT_TRUE(holds(status.out, "h1 ended: was killed by SIGKILL")) << status.out;
 }
 
-TEST_F(SshStart, ASessionThatBreaksIsSeenToBreak) {
+TEST_F(SshStart, ABrokenSessionIsReported) {
   HostBed bed({.hosts = 1});
   const auto job = bed.head().start(launcher({"h1"}));
   ASSERT_TRUE(job->wait_for_output("h1 ready"));
@@ -348,7 +348,7 @@ TEST_F(SshStart, ASessionThatBreaksIsSeenToBreak) {
   EXPECT_TRUE(holds(status.out, "h1 ended: was lost with its SSH connection: ")) << status.out;
 }
 
-TEST_F(SshStart, AnAgentOnACutOffHostIsLetGoAtOnceAndEndsWhenItHearsOfIt) {
+TEST_F(SshStart, AnAgentOnACutOffHostIsGivenUpAtOnceAndEndsWhenTheHostIsReachable) {
   HostBed bed({.hosts = 2});
   const auto job = bed.head().start(launcher({"--kill", "h1", "h2"}));
   ASSERT_TRUE(job->wait_for_output("h1 ready"));
@@ -379,7 +379,7 @@ TEST_F(SshStart, AShortCutIsBridged) {
   EXPECT_TRUE(holds(status.out, "h1 printed 1000005\n")) << status.out;
 }
 
-TEST_F(SshStart, WhatIsUnderWayIsGivenUpAtOnce) {
+TEST_F(SshStart, StartsThatAreUnderWayAreGivenUpAtOnce) {
   HostBed bed({.hosts = 3});
   bed.cut_off(bed.host(2));
   auto command = launcher({"--give-up", "--connect-timeout", "600000", "h2", "h2#23", "h1", "h3"});

@@ -1,6 +1,6 @@
 set(ssh ${CMAKE_CURRENT_SOURCE_DIR}/driver/ssh)
 
-# What needs no other host: the configuration, known_hosts, the script under every shell that is here.
+# Tests that need no other host: the configuration, known_hosts, the script under every shell that is here.
 hvd_test(hvd_ssh_test
   ${ssh}/algorithms_test.cpp
   ${ssh}/config_test.cpp

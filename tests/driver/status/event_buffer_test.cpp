@@ -1,4 +1,4 @@
-// What a reader of the newest events gets, and what it is told about those that are gone.
+// Events for a reader: the newest ones, and how many are gone.
 #include "driver/status/event_buffer.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Who gets the metrics of a job over the network, and who does not.
+// Access to the metrics of a job over the network.
 #include "driver/status/metrics_server.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Who may see the status page, and who may not; without sockets.
+// Access to the status page, without sockets.
 #include "driver/status/page_access.h"
 
 #include <gtest/gtest.h>

@@ -218,7 +218,7 @@ TEST_F(PageServerTest, TheEndIsToldAndWhatWasLeft) {
   EXPECT_TRUE(watching.closed());
 }
 
-// What it does not take stays in the buffer that all share, and the others get all of it.
+// Events that it does not read stay in the buffer that all readers share; the others get them all.
 TEST_F(PageServerTest, AReaderThatNeverReadsIsClosedAndHoldsUpNobody) {
   end();
   begin({.time = std::chrono::milliseconds(300)});
@@ -265,7 +265,7 @@ TEST_F(PageServerTest, SilenceIsFilledSoThatTheConnectionIsKnownToLive) {
   EXPECT_TRUE(watching.wait_for("\n\n:\n\n:\n\n")) << watching.received();
 }
 
-TEST_F(PageServerTest, TheStatusIsMadeOnceForManyWhoAsk) {
+TEST_F(PageServerTest, TheStatusIsMadeOnceForManyRequests) {
   const std::string fields = cookie();
   for (int i = 0; i < 50; ++i) EXPECT_EQ(ask("/status", fields).status, 200);
   EXPECT_LT(asked_, 50);

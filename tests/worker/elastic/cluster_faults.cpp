@@ -1,4 +1,4 @@
-// What goes wrong in a simulated cluster.
+// Faults of a simulated cluster.
 #include <algorithm>
 #include <utility>
 
@@ -25,13 +25,13 @@ void SimulatedCluster::on_some_worker(const std::function<void(Incarnation)>& wo
   if (running.empty()) return;
   const Incarnation one =
       running[static_cast<std::size_t>(dice_.below(static_cast<int>(running.size())))];
-  if (!visits_[workers_.host_of(one)].gone) work(one);
+  if (!sessions_[workers_.host_of(one)].gone) work(one);
 }
 
-void SimulatedCluster::on_some_visit(const std::function<void(HostIndex)>& work) {
-  if (visits_.empty()) return;
-  const auto host = static_cast<HostIndex>(dice_.below(static_cast<int>(visits_.size())));
-  if (!visits_[host].gone) work(host);
+void SimulatedCluster::on_some_session(const std::function<void(HostIndex)>& work) {
+  if (sessions_.empty()) return;
+  const auto host = static_cast<HostIndex>(dice_.below(static_cast<int>(sessions_.size())));
+  if (!sessions_[host].gone) work(host);
 }
 
 void SimulatedCluster::plan_faults() {
@@ -67,16 +67,16 @@ void SimulatedCluster::plan_faults() {
     });
   });
   now_and_then(climate_.host_leaves, [this] {
-    on_some_visit([this](HostIndex host) { tell(host, event::HostLeaves{host}); });
+    on_some_session([this](HostIndex host) { tell(host, event::HostLeaves{host}); });
   });
   now_and_then(climate_.agent_dies, [this] {
-    on_some_visit([this](HostIndex host) {
+    on_some_session([this](HostIndex host) {
       kill_all_on(host, milliseconds(5));
       tell(host, event::AgentGone{host, "died"});
     });
   });
   now_and_then(climate_.agent_lies, [this] {
-    on_some_visit([this](HostIndex host) {
+    on_some_session([this](HostIndex host) {
       if (dice_.one_in(2)) {
         tell(host, event::Exited{host, 1'000'000, 0, 0, false});
       } else {
@@ -117,11 +117,11 @@ void SimulatedCluster::heal(std::size_t index) {
   Machine& machine = machines_[index];
   if (machine.cut_off_until > time_.now() || held_up_until_ > time_.now()) return;
   machine.lease_ends = kNever;
-  for (HostIndex host = 0; host < visits_.size(); ++host) {
-    if (visits_[host].machine != index || visits_[host].gone) continue;
-    const auto events = std::exchange(visits_[host].outbox, {});
+  for (HostIndex host = 0; host < sessions_.size(); ++host) {
+    if (sessions_[host].machine != index || sessions_[host].gone) continue;
+    const auto events = std::exchange(sessions_[host].outbox, {});
     for (const auto& event : events) tell(host, event);
-    if (!visits_[host].gone) workers_.thawed(host);
+    if (!sessions_[host].gone) workers_.thawed(host);
   }
 }
 

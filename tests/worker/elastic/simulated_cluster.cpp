@@ -139,7 +139,7 @@ std::string SimulatedCluster::run() {
 }
 
 std::string SimulatedCluster::verdict() {
-  // What the driver had given up ends by itself, whether it can be reached or not.
+  // Agents that the driver had given up end by themselves, whether they can be reached or not.
   const TimePoint end = time_.now() + kAfterTheEnd;
   while (!workers_.running().empty() && time_.now() < end && wrong().empty() &&
          time_.advance(kNever, [] {})) {
@@ -215,44 +215,44 @@ void SimulatedCluster::find() {
 // ---- wires ----
 
 void SimulatedCluster::tell(HostIndex host, const Event& event) {
-  Visit& visit = visits_[host];
-  if (visit.gone) return;
-  if (is_cut_off(host) || !visit.outbox.empty()) {
-    visit.outbox.push_back(event);
+  HostSession& session = sessions_[host];
+  if (session.gone) return;
+  if (is_cut_off(host) || !session.outbox.empty()) {
+    session.outbox.push_back(event);
     return;
   }
   if (std::holds_alternative<event::AgentGone>(event) ||
       std::holds_alternative<event::HostFailed>(event)) {
-    visit.gone = true;
+    session.gone = true;
     kill_all_on(host, milliseconds(20));
   }
   to_driver(event);
 }
 
 bool SimulatedCluster::frozen(HostIndex host) const {
-  return machines_[visits_[host].machine].lease_ends <= time_.now();
+  return machines_[sessions_[host].machine].lease_ends <= time_.now();
 }
 
 bool SimulatedCluster::given_up(Incarnation incarnation) const {
   const HostIndex host = workers_.host_of(incarnation);
   const TimePoint leave_by = job_->workers()[incarnation - 1].leave_by;
-  return leave_by <= job_->own_time(time_.now()) || visits_[host].gone ||
+  return leave_by <= job_->own_time(time_.now()) || sessions_[host].gone ||
          job_->hosts()[host].state >= driver::HostState::dropping ||
-         machines_[visits_[host].machine].cut_off_until > time_.now();
+         machines_[sessions_[host].machine].cut_off_until > time_.now();
 }
 
 TimePoint SimulatedCluster::reaches_driver(HostIndex host) const {
-  return std::max(machines_[visits_[host].machine].cut_off_until, time_.now());
+  return std::max(machines_[sessions_[host].machine].cut_off_until, time_.now());
 }
 
 TimePoint SimulatedCluster::reaches_others(HostIndex host) const {
-  const Machine& machine = machines_[visits_[host].machine];
+  const Machine& machine = machines_[sessions_[host].machine];
   return machine.cut_off_from_all ? std::max(machine.cut_off_until, time_.now()) : time_.now();
 }
 
 void SimulatedCluster::beat(HostIndex host) {
   schedule(options_.heartbeat_timeout / 10, [this, host] {
-    if (visits_[host].gone || is_over()) return;
+    if (sessions_[host].gone || is_over()) return;
     if (!is_cut_off(host)) to_driver(event::Heard{host});
     beat(host);
   });
@@ -268,11 +268,11 @@ void SimulatedCluster::perform(const action::StartAgent& action) {
   const std::string& name = job_->hosts()[action.host].name;
   const auto machine = std::find_if(machines_.begin(), machines_.end(),
                                     [&](const Machine& one) { return one.name == name; });
-  visits_.resize(std::max(visits_.size(), action.host + 1));
-  visits_[action.host].machine = static_cast<std::size_t>(machine - machines_.begin());
+  sessions_.resize(std::max(sessions_.size(), action.host + 1));
+  sessions_[action.host].machine = static_cast<std::size_t>(machine - machines_.begin());
   const HostIndex host = action.host;
   schedule(dice_.up_to(10), [this, host] {
-    if (visits_[host].gone) return;
+    if (sessions_[host].gone) return;
     tell(host, event::HostProgress{host, Step::connect});
     if (!calm_ && dice_.one_in(climate_.host_fails)) {
       schedule(dice_.up_to(300), [this, host] {
@@ -282,9 +282,9 @@ void SimulatedCluster::perform(const action::StartAgent& action) {
     }
     const int time = !calm_ && dice_.one_in(climate_.slow_start) ? 3'000 : 60;
     schedule(dice_.up_to(time), [this, host] {
-      if (visits_[host].gone || job_->hosts()[host].state != driver::HostState::starting) return;
-      visits_[host].ready = true;
-      Machine& there = machines_[visits_[host].machine];
+      if (sessions_[host].gone || job_->hosts()[host].state != driver::HostState::starting) return;
+      sessions_[host].ready = true;
+      Machine& there = machines_[sessions_[host].machine];
       if (there.open && dice_.one_in(4)) ++there.slots;  // it was away, and has more now
       tell(host, event::AgentReady{host, {0, there.slots}});
       if (options_.heartbeat_timeout.count() != 0) beat(host);
@@ -302,8 +302,8 @@ void SimulatedCluster::perform(const action::ChooseAddresses& /*action*/) {
 
 void SimulatedCluster::perform(const action::FindAddress& action) {
   schedule(dice_.up_to(10), [this, host = action.host] {
-    if (visits_[host].gone || job_->hosts()[host].state != driver::HostState::ready) return;
-    to_driver(event::AddressFound{host, cat("fd00::", visits_[host].machine)});
+    if (sessions_[host].gone || job_->hosts()[host].state != driver::HostState::ready) return;
+    to_driver(event::AddressFound{host, cat("fd00::", sessions_[host].machine)});
   });
 }
 
@@ -319,7 +319,7 @@ void SimulatedCluster::perform(const action::Launch& action) {
   const auto slot = static_cast<std::size_t>(action.member.slot);
   const bool is_broken = slot < broken.size() && broken[slot];
   schedule(dice_.up_to(15), [this, host, incarnation, fails, is_member, is_broken] {
-    if (visits_[host].gone) return;
+    if (sessions_[host].gone) return;
     if (fails) {
       tell(host, event::LaunchFailed{host, incarnation, EACCES, "no"});
       return;
@@ -328,7 +328,7 @@ void SimulatedCluster::perform(const action::Launch& action) {
     tell(host, event::Launched{host, incarnation, 1 + static_cast<int>(incarnation)});
     if (is_broken && !climate_.breaks_late) {
       schedule(dice_.up_to(30), [this, host, incarnation] {
-        if (!visits_[host].gone) tell(host, event::Exited{host, incarnation, 7, 0, false});
+        if (!sessions_[host].gone) tell(host, event::Exited{host, incarnation, 7, 0, false});
       });
       return;
     }
@@ -343,7 +343,7 @@ void SimulatedCluster::perform(const action::Launch& action) {
   });
 }
 
-// What its agent was asked to start and has not is started, and then ended.
+// A worker that its agent was asked to start and has not yet is started, and then ended.
 void SimulatedCluster::stop_worker(Incarnation incarnation, milliseconds after, int signal,
                                    bool in_peace) {
   started_[incarnation].stopping = true;
@@ -401,11 +401,11 @@ void SimulatedCluster::perform(const action::ShutDownAgent& action) {
 // the end of the link, and what is cut off when it has been silent for too long.
 void SimulatedCluster::perform(const action::DropAgent& action) {
   schedule(dice_.up_to(10), [this, host = action.host] {
-    if (std::exchange(visits_[host].gone, true)) return;
+    if (std::exchange(sessions_[host].gone, true)) return;
     const Duration sees = reaches_driver(host) - time_.now();
     time_.after(std::min<Duration>(sees, options_.orphan_timeout),
                 [this, host] { kill_all_on(host, milliseconds(20)); });
-    if (!visits_[host].ready && dice_.one_in(2)) {
+    if (!sessions_[host].ready && dice_.one_in(2)) {
       to_driver(event::HostFailed{host, {Step::connect, "given up", 1}});
     } else {
       to_driver(event::AgentGone{host, "was killed"});

@@ -1,12 +1,12 @@
 // An elastic job (driver/job/job.h) and its workers (simulated_workers.h) in a simulated
 // cluster over virtual time: hosts that come and go, fail, are slow, are cut off and come back, or
 // not in time; leases, which freeze the workers of a host that is cut off; discovery that flaps and
-// lies; all workers are replaced; people who drain hosts and scale the job; agents that die and
+// lies; all workers are replaced; people drain hosts and scale the job; agents that die and
 // lie; workers that crash, are killed or stopped, start slowly, are told to go, do not leave; a
 // driver that is held up. For a while anything happens; then nothing does any more, and the world
 // must become whole again, train on, and end well when its work is done.
 //
-// What must hold on the way is in tests/driver/job/elastic_rules.h for the driver, and in
+// The invariants are in tests/driver/job/elastic_rules.h for the driver, and in
 // training_history.h for the workers. A seed reproduces a run. A value for one thread.
 #pragma once
 
@@ -94,7 +94,7 @@ class SimulatedCluster : private Surroundings {
     bool cut_off_from_all = false;  // else only from the driver
     TimePoint lease_ends = kNever;
   };
-  struct Visit {
+  struct HostSession {
     std::size_t machine = 0;
     bool ready = false;
     bool gone = false;
@@ -129,7 +129,7 @@ class SimulatedCluster : private Surroundings {
   void find();
   void beat(HostIndex host);
   bool is_cut_off(HostIndex host) const { return reaches_driver(host) > time_.now(); }
-  Machine& machine_of(HostIndex host) { return machines_[visits_[host].machine]; }
+  Machine& machine_of(HostIndex host) { return machines_[sessions_[host].machine]; }
   void kill_all_on(HostIndex host, milliseconds within);
   void stop_worker(Incarnation incarnation, milliseconds after, int signal, bool in_peace = false);
   void choose_limits();
@@ -173,7 +173,7 @@ class SimulatedCluster : private Surroundings {
   void plan_faults();
   void now_and_then(int mean, const std::function<void()>& work);
   void on_some_worker(const std::function<void(Incarnation)>& work);
-  void on_some_visit(const std::function<void(HostIndex)>& work);
+  void on_some_session(const std::function<void(HostIndex)>& work);
   void cut_off_machine();
   void heal(std::size_t machine);
   void stall();
@@ -206,8 +206,8 @@ class SimulatedCluster : private Surroundings {
   std::vector<driver::Event> waiting_;  // for the driver, while it is held up
 
   std::vector<Machine> machines_;
-  std::vector<Visit> visits_;     // by HostIndex
-  std::vector<Started> started_;  // by incarnation
+  std::vector<HostSession> sessions_;  // by HostIndex
+  std::vector<Started> started_;       // by incarnation
 };
 
 }  // namespace hvd
