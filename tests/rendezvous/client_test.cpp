@@ -253,7 +253,7 @@ TEST(Client, TakesTheServersTimeAndDoesNotCountTheRefusalAsAnAttempt) {
   EXPECT_EQ(result.code(), Code::already_exists) << result.to_string();
 }
 
-TEST(Client, BelievesNobodyWhoDoesNotProveTheToken) {
+TEST(Client, RefusesServersThatDoNotProveTheToken) {
   const std::string proof(64, 'a');
   Impostor impostor({"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nHvd-Version: 1\r\n\r\nfalse",
                      "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nHvd-Version: 1\r\nHvd-Proof: " +

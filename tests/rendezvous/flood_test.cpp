@@ -1,5 +1,5 @@
-// Connections that prove nothing, in numbers that would take every descriptor of the server. Those
-// who hold the token are served meanwhile, and hardly slower.
+// Unauthenticated connections, in numbers that would take every descriptor of the server. Clients
+// with the token are served meanwhile, and hardly slower.
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <thread>
@@ -78,7 +78,7 @@ TEST_F(Flooded, MembersAreServedBesideACrowdFromAnotherAddress) {
   expect_members_are_served(crowd);
 }
 
-TEST(Strangers, ThoseWhoHaveProvedThemselvesAreNotCounted) {
+TEST(Strangers, AuthenticatedConnectionsAreNotCounted) {
   ServerOptions options;
   options.limits.max_strangers = 2;
   RunningServer server(options);
@@ -92,7 +92,7 @@ TEST(Strangers, ThoseWhoHaveProvedThemselvesAreNotCounted) {
   RawConnection first(server.address());
   RawConnection second(server.address());
   RawConnection third(server.address());
-  EXPECT_TRUE(first.closed_by_server()) << "the oldest of those who have proved nothing";
+  EXPECT_TRUE(first.closed_by_server()) << "the oldest unauthenticated connection";
   for (const auto& member : members) {
     member->send(signed_request(signer, "GET", "/s/k"));
     EXPECT_EQ(member->receive().status, 404);

@@ -132,13 +132,13 @@ TEST(HostileClients, LeaveWhileTheyWait) {
 
 TEST(HostileClients, AnnounceAGigabyte) {
   RunningServer server;
-  RawConnection liar(server.address());
-  liar.send("PUT /s/k HTTP/1.1\r\nContent-Length: 1073741824\r\n\r\n");
-  const auto answer = liar.receive();
+  RawConnection client(server.address());
+  client.send("PUT /s/k HTTP/1.1\r\nContent-Length: 1073741824\r\n\r\n");
+  const auto answer = client.receive();
   EXPECT_EQ(answer.status, 413);
   EXPECT_NE(answer.body.find("1,073,741,824"), std::string::npos);
-  liar.half_close();
-  EXPECT_TRUE(liar.closed_by_server());
+  client.half_close();
+  EXPECT_TRUE(client.closed_by_server());
   RawConnection sender(server.address());
   sender.send("PUT /s/k HTTP/1.1\r\nContent-Length: 1073741824\r\n\r\n");
   const std::string megabyte(std::size_t{1} << 20, 'x');

@@ -108,7 +108,7 @@ TEST_F(Http, RefusesOtherMethodsAndTellsHeadNothing) {
   }
 }
 
-TEST_F(Http, RefusesWhoeverDoesNotProveTheToken) {
+TEST_F(Http, RefusesClientsThatDoNotProveTheToken) {
   EXPECT_EQ(ask("PUT", "/s/k", "secret").status, 200);
   const auto unsigned_answer = ask_raw("GET /s/k HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_EQ(unsigned_answer.status, 401);
@@ -129,7 +129,7 @@ TEST_F(Http, RefusesWhoeverDoesNotProveTheToken) {
   EXPECT_EQ(ask_raw(two).status, 400);
 }
 
-TEST_F(Http, RefusesARequestThatWasHeardBefore) {
+TEST_F(Http, RefusesAReplayedRequest) {
   const std::string put = signed_request(signer_, "PUT", "/s/k", "old");
   connection_.send(put);
   EXPECT_EQ(connection_.receive().status, 200);
@@ -380,7 +380,7 @@ TEST_F(Http, TellsAClientOfHttp10ThatItsConnectionStaysOpen) {
   EXPECT_EQ(ask("GET", "/s/k").status, 404);
 }
 
-TEST_F(Http, SaysThatItClosesAfterWhatIsNoRequest) {
+TEST_F(Http, SaysThatItClosesAfterBytesThatAreNoRequest) {
   EXPECT_EQ(ask_raw("this is no request\r\n\r\n").field("Connection"), "close");
 }
 
@@ -414,7 +414,7 @@ TEST(HttpServer, NamesTheAddressThatItCannotHave) {
   EXPECT_NE(started.message().find(server.address().to_string()), std::string::npos);
 }
 
-TEST(HttpServer, WakesThoseWhoWaitWhenItsOwnerWrites) {
+TEST(HttpServer, WakesWaitingClientsWhenItsOwnerWrites) {
   RunningServer server;
   Signer signer(server.token(), 1);
   RawConnection connection(server.address());

@@ -48,7 +48,7 @@ TEST_F(Listeners, HaveAnotherPortWhereTheFirstIsTaken) {
   EXPECT_TRUE(client_at(*listener)->put("s", "k", "v").ok());
 }
 
-TEST_F(Listeners, CloseOneByOneAndKeepWhoIsIn) {
+TEST_F(Listeners, CloseOneByOneAndKeepOpenConnections) {
   const auto second = listen({"127.0.0.2", 0});
   ASSERT_TRUE(second.ok()) << second.status().to_string();
   const auto inside = client_at(server_.address());

@@ -60,7 +60,7 @@ class RawConnection {
   bool try_send(std::string_view bytes);
   // The next answer (100 Continue is one, too); status 0 if the server closed instead.
   RawAnswer receive();
-  // What comes until the server closes.
+  // All bytes until the server closes.
   std::string receive_all();
   bool closed_by_server();
   void half_close();

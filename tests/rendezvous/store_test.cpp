@@ -121,7 +121,7 @@ TEST(Store, WakesEachWaiterOnceWithWhatWasWritten) {
   EXPECT_EQ(woken.size(), 3u);
 }
 
-TEST(Store, LeavesThoseWaitingWhoWantSomethingNewer) {
+TEST(Store, LeavesWaitersForANewerVersionWaiting) {
   Store store({}, 10);
   int woken = 0;
   store.wait("s", "k", 11, [&](const Entry&) { ++woken; });
@@ -132,7 +132,7 @@ TEST(Store, LeavesThoseWaitingWhoWantSomethingNewer) {
   EXPECT_EQ(woken, 1);
 }
 
-TEST(Store, LetsAWaiterGoAndOneThatIsWokenChangeTheStore) {
+TEST(Store, CancelsAWaitAndLetsAWokenWaiterChangeTheStore) {
   Store store({});
   int woken = 0;
   const auto id = store.wait("s", "k", 0, [&](const Entry&) { ++woken; });
@@ -146,7 +146,7 @@ TEST(Store, LetsAWaiterGoAndOneThatIsWokenChangeTheStore) {
   EXPECT_EQ(store.key_count(), 0u);
 }
 
-TEST(Store, DoesNotMixUpScopeAndKeyOfThoseWhoWait) {
+TEST(Store, DoesNotMixUpScopeAndKeyOfWaiters) {
   Store store({});
   int woken = 0;
   store.wait("ab", "c", 0, [&](const Entry&) { ++woken; });

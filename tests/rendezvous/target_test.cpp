@@ -24,7 +24,7 @@ TEST(Target, TakesHexDigitsInBothCases) {
   EXPECT_EQ(target.key, "\xca");
 }
 
-TEST(Target, GetsBackWhatWasEncoded) {
+TEST(Target, RoundTripsEveryValue) {
   std::string every;
   for (int c = 0; c < 256; ++c) every += static_cast<char>(c);
   Target target;
@@ -33,7 +33,7 @@ TEST(Target, GetsBackWhatWasEncoded) {
   EXPECT_EQ(target.key, every);
 }
 
-TEST(Target, LeavesWhatNeedsNoEncodingAsItIs) {
+TEST(Target, LeavesCharactersThatNeedNoEncodingAsTheyAre) {
   EXPECT_EQ(percent_encode("azAZ09-._~:"), "azAZ09-._~:");
   EXPECT_EQ(percent_encode("/@[`{%"), "%2F%40%5B%60%7B%25");
 }
@@ -49,7 +49,7 @@ TEST(Target, ReadsOptionsAndForgetsThoseOfTheLastRequest) {
   EXPECT_EQ(target.expected, 0u);
 }
 
-TEST(Target, RefusesWhatItDoesNotUnderstand) {
+TEST(Target, RefusesMalformedTargets) {
   Target target;
   for (const auto* const text : {"",
                                  "s/k",
@@ -80,7 +80,7 @@ TEST(Target, RefusesWhatItDoesNotUnderstand) {
   }
 }
 
-TEST(Bulk, GetsBackWhatWasEncoded) {
+TEST(Bulk, RoundTripsEveryValue) {
   const std::map<std::string, std::string> values{{"a", "1"}, {"b", std::string("\0\xff", 2)}};
   const auto decoded = decode_bulk_write(encode_bulk_write(values));
   ASSERT_TRUE(decoded.ok());

@@ -13,7 +13,7 @@ hvd_test(hvd_rendezvous_test
   LIBRARIES hvd_rendezvous hvd_rendezvous_client
   LABELS quick)
 
-# What `hvdrun rendezvous` calls, as a process of its own for standalone_test.cpp.
+# The code behind `hvdrun rendezvous`, as a process of its own for standalone_test.cpp.
 add_executable(hvd_rendezvous_standalone rendezvous/standalone_main.cpp)
 hvd_compile_options(hvd_rendezvous_standalone)
 target_link_libraries(hvd_rendezvous_standalone PRIVATE hvd_rendezvous)
