@@ -11,7 +11,7 @@ using runtime::ChunkWriter;
 using runtime::StoreChoice;
 using Stores = StoreChoice::Stores;
 
-// What fills take on cores that need so many picoseconds for each byte.
+// The durations of fills on cores that need so many picoseconds for each byte.
 struct Cores {
   int cached;
   int streamed;
@@ -77,16 +77,16 @@ TEST(StoreChoice, SeesInTheNextTrialThatTheyAreTogether) {
 }
 
 // Input that is nowhere in a cache, or a thread that was interrupted.
-constexpr Cores kDear{2000, 2000};
+constexpr Cores kSlow{2000, 2000};
 
-TEST(StoreChoice, WhatIsDearForOtherReasonsChangesNothing) {
+TEST(StoreChoice, SlowFillsForOtherReasonsChangeNothing) {
   StoreChoice near = choice_among(kNear);
   StoreChoice far = choice_among(kFar);
   for (int i = 0; i < 20; ++i) {
-    streamed_of(near, 1 + i % 3, kDear);
+    streamed_of(near, 1 + i % 3, kSlow);
     streamed_of(near, StoreChoice::kTrial, kNear);
     EXPECT_EQ(streamed_of(near, 20, kNear), 0) << i;
-    streamed_of(far, 1 + i % 3, kDear);
+    streamed_of(far, 1 + i % 3, kSlow);
     EXPECT_EQ(streamed_of(far, 20, kFar), 20) << i;
   }
 }
@@ -96,7 +96,7 @@ TEST(StoreChoice, OneInterruptionDoesNotDecideATrial) {
     for (const Cores cores : {kNear, kFar}) {
       StoreChoice choice;
       streamed_of(choice, StoreChoice::kUntilFirstTrial + interrupted, cores);
-      streamed_of(choice, 1, kDear);
+      streamed_of(choice, 1, kSlow);
       streamed_of(choice, StoreChoice::kTrial - interrupted - 1, cores);
       EXPECT_EQ(streamed_of(choice, 20, cores), cores.cached == kFar.cached ? 20 : 0);
     }
@@ -111,8 +111,8 @@ TEST(StoreChoice, ALongFillIsNotASlowOne) {
   }
 }
 
-// Whatever the clock says: it cannot have decided anything yet.
-TEST(ChunkWriter, WritesAllThatItIsGivenWithBothKindsOfStores) {
+// The clock cannot have decided anything yet.
+TEST(ChunkWriter, WritesAllBytesWithBothKindsOfStores) {
   ChunkWriter writer;
   std::vector<int> source(64 << 10);
   std::iota(source.begin(), source.end(), 1);
@@ -128,7 +128,7 @@ TEST(ChunkWriter, WritesAllThatItIsGivenWithBothKindsOfStores) {
   }
 }
 
-TEST(ChunkWriter, LittleStaysInTheCaches) {
+TEST(ChunkWriter, ShortChunksStayInTheCaches) {
   ChunkWriter writer;
   for (int round = 0; round < 2 * StoreChoice::kPeriod; ++round) {
     writer.write(4096, [&](CopyFunction copy) { ASSERT_EQ(copy, bulk_copy); });

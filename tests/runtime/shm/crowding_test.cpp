@@ -94,7 +94,7 @@ TEST(LargeChunks, AreUsedByAllRanksIfOneIsShortOfCores) {
   }
   for (auto& thread : threads) thread.join();
 
-  // In the first collective of two steps all hear of it, in the second one that all have memory.
+  // The first collective of two steps tells all ranks of it, the second one that all have memory.
   const std::size_t large = memory->chunk_bytes(ChunkSize::large);
   EXPECT_EQ(large, 8 * kLittle);
   const std::vector<std::size_t> wanted{kLittle, kLittle, kLittle, kLittle, large,  large,

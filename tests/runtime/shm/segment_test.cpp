@@ -11,7 +11,7 @@ namespace {
 
 using runtime::Segment;
 
-TEST(ShmSegment, IsTheSameMemoryForWhoeverAdoptsIt) {
+TEST(ShmSegment, IsTheSameMemoryForEachProcessThatAdoptsIt) {
   auto made = Segment::create(1 << 20);
   ASSERT_TRUE(made.ok());
   ASSERT_TRUE((*made)->reserve(0, 8192).ok());
@@ -29,19 +29,19 @@ TEST(ShmSegment, OfAnotherSizeIsRefused) {
   EXPECT_EQ(adopted.status().message(), "the shared memory has 1048576 bytes, not 2097152");
 }
 
-TEST(ShmSegment, ThatSomebodyCouldCutOffIsRefused) {
+TEST(ShmSegment, WithoutASealOnItsSizeIsRefused) {
   UniqueFd fd(::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(fd.get(), 4096), 0);
   const auto adopted = Segment::adopt(std::move(fd), 4096);
   EXPECT_EQ(adopted.status().message(), "the size of the shared memory is not sealed");
 }
 
-TEST(ShmSegment, ThatIsNoMemoryIsRefused) {
+TEST(ShmSegment, RefusesDescriptorsThatAreNoMemory) {
   EXPECT_FALSE(Segment::adopt(UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC)), 4096).ok());
   EXPECT_FALSE(Segment::adopt(UniqueFd(), 4096).ok());
 }
 
-TEST(ShmSegment, WhatCannotBeReservedIsAnErrorAndNoSignal) {
+TEST(ShmSegment, AReservationThatFailsIsAnErrorAndNoSignal) {
   auto made = Segment::create(1 << 20);
   ASSERT_TRUE(made.ok());
   const Status reserved = (*made)->reserve(1 << 20, 4096);

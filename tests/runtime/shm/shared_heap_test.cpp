@@ -41,7 +41,7 @@ bool is_zero(const std::byte* memory, std::size_t bytes) {
   return std::all_of(memory, memory + bytes, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
-TEST(SharedHeap, GivesZerosAlsoWhereOthersWereBefore) {
+TEST(SharedHeap, GivesZerosAlsoWhereMemoryIsReused) {
   auto& heap = SharedHeap::of_process();
   constexpr std::size_t kBytes = 100'000;
   std::byte* const first = allocated(kBytes);
@@ -54,7 +54,7 @@ TEST(SharedHeap, GivesZerosAlsoWhereOthersWereBefore) {
   heap.free(second);
 }
 
-TEST(SharedHeap, JoinsWhatIsFreedInAnyOrder) {
+TEST(SharedHeap, MergesFreeBlocksInAnyOrder) {
   auto& heap = SharedHeap::of_process();
   std::vector<int> order{0, 1, 2, 3};
   do {
@@ -67,7 +67,7 @@ TEST(SharedHeap, JoinsWhatIsFreedInAnyOrder) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST(SharedHeap, KnowsWhatIsItsOwn) {
+TEST(SharedHeap, KnowsItsOwnAddresses) {
   auto& heap = SharedHeap::of_process();
   EXPECT_FALSE(heap.owns(&heap));
   EXPECT_FALSE(heap.offset_of(nullptr, 0));
@@ -93,7 +93,7 @@ TEST(SharedHeap, RefusesMoreThanTheMachineHas) {
 }
 
 // It would be killed by SIGXFSZ.
-TEST(SharedHeap, HeedsTheLimitOnTheSizeOfFiles) {
+TEST(SharedHeap, ObeysTheLimitOnTheSizeOfFiles) {
   EXPECT_EQ(in_child([] {
               const rlimit little{1 << 20, 1 << 20};
               ::setrlimit(RLIMIT_FSIZE, &little);

@@ -1,4 +1,4 @@
-// How ranks meet in the memory that they share, how they wait, and how that ends.
+// Collectives of ranks in the memory that they share: how the ranks wait, and how that ends.
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -24,8 +24,8 @@ using runtime::ShmCollective;
 using runtime::ShmGroup;
 using runtime::ShmLayout;
 
-// Everybody writes a number into its chunk and reads those of all others, round after round.
-void meet_often(ShmGroup& host, int set, const std::vector<int>& ranks, int rank, int rounds) {
+// Each rank writes a number into its chunk and reads those of all others, round after round.
+void exchange_often(ShmGroup& host, int set, const std::vector<int>& ranks, int rank, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     ShmCollective collective(host, set, ranks, rank);
     ASSERT_TRUE(collective.open().ok());
@@ -46,24 +46,24 @@ void meet_often(ShmGroup& host, int set, const std::vector<int>& ranks, int rank
   }
 }
 
-TEST(ShmMeeting, NobodyIsForgottenInHisSleepWithManyMoreRanksThanCores) {
+TEST(ShmGroup, ASleepingRankIsAlwaysWokenWithManyMoreRanksThanCores) {
   on_groups(16, kSleepy, [](int rank, ShmGroup& host) {
     const auto all = first_ranks(16);
     ASSERT_TRUE(host.serves(0, all));
-    meet_often(host, 0, all, rank, 500);
+    exchange_often(host, 0, all, rank, 500);
   });
 }
 
-TEST(ShmMeeting, SpinningAndSleepingAreTheSame) {
+TEST(ShmGroup, SpinningAndSleepingAreTheSame) {
   for (const bool own_core : {true, false}) {
     on_groups(3, {kLong, own_core}, [](int rank, ShmGroup& host) {
       ASSERT_TRUE(host.serves(0, first_ranks(3)));
-      meet_often(host, 0, first_ranks(3), rank, 500);
+      exchange_often(host, 0, first_ranks(3), rank, 500);
     });
   }
 }
 
-TEST(ShmMeeting, TheOthersSeeThatARankHasFailed) {
+TEST(ShmGroup, TheOthersSeeThatARankHasFailed) {
   on_groups(2, kSleepy, [](int rank, ShmGroup& host) {
     const auto all = first_ranks(2);
     ASSERT_TRUE(host.serves(0, all));
@@ -121,7 +121,7 @@ int core_of_first_comer(const std::vector<int>& cores) {
 }
 
 // The rank that it waits for cannot come while it spins there.
-TEST(ShmMeeting, ARankDoesNotWaitOnTheCoreOfOneThatIsYetToCome) {
+TEST(ShmGroup, ARankDoesNotWaitOnTheCoreOfOneThatIsYetToCome) {
   const auto cores = runtime::usable_cores();
   if (cores.size() < 2) GTEST_SKIP() << "there is only one core";
   constexpr int kTries = 12;
@@ -136,8 +136,8 @@ TEST(ShmMeeting, ARankDoesNotWaitOnTheCoreOfOneThatIsYetToCome) {
 }
 
 // Sets that overlap, and a world from which some ranks are missing now and then: a chunk must not
-// be written while somebody still reads it in the collective before.
-TEST(ShmMeeting, DifferentTeamsDoNotWriteOverWhatOthersStillRead) {
+// be written while another rank still reads it in the collective before.
+TEST(ShmGroup, OverlappingSetsDoNotOverwriteChunksThatAreStillRead) {
   // Chunks become large and small on the way.
   std::atomic<bool> crowded = false;
   on_groups(4, {kLong, false, &crowded}, [&crowded](int rank, ShmGroup& host) {
@@ -169,21 +169,21 @@ TEST(ShmMeeting, DifferentTeamsDoNotWriteOverWhatOthersStillRead) {
         ASSERT_TRUE(collective.sync().ok());
         collective.end();
       } else {
-        meet_often(host, set, ranks, position, operations);
+        exchange_often(host, set, ranks, position, operations);
       }
       if (::testing::Test::HasFatalFailure()) return;
     }
   });
 }
 
-TEST(ShmMeeting, EveryByteOfEveryWindowIsTheRanksOwn) {
+TEST(ShmGroup, EveryByteOfEveryChunkIsTheRanksOwn) {
   on_groups(3, kSleepy, [](int rank, ShmGroup& host) {
     ASSERT_TRUE(host.serves(0, first_ranks(3)));
     EXPECT_EQ(exchange_chunks(host, 3, rank, 7), kLittle);
   });
 }
 
-TEST(ShmMeeting, SetsBeyondTheirPlacesAreLeftToOthersByAllRanks) {
+TEST(ShmGroup, SetsBeyondTheLimitAreNotServedOnAnyRank) {
   on_groups(2, kSleepy, [](int /*rank*/, ShmGroup& host) {
     int served = 0;
     for (int set = 0; set < 300; ++set) served += host.serves(set, first_ranks(2)) ? 1 : 0;
@@ -193,7 +193,7 @@ TEST(ShmMeeting, SetsBeyondTheirPlacesAreLeftToOthersByAllRanks) {
   });
 }
 
-TEST(ShmMeeting, ASetWithARankOfAnotherHostIsLeftToOthers) {
+TEST(ShmGroup, ASetWithARankOfAnotherHostIsNotServed) {
   auto memory = ShmLayout::create(2, kLittle);
   ASSERT_TRUE(memory.ok());
   ShmGroup host(*memory, {2, 5}, 0, kSleepy);
@@ -202,7 +202,7 @@ TEST(ShmMeeting, ASetWithARankOfAnotherHostIsLeftToOthers) {
   EXPECT_FALSE(host.serves(3, std::vector<int>{2, 5, 6}));
 }
 
-TEST(ShmMeeting, OfASetOfSeveralHostsThoseOfOneMeetIfThereAreTwo) {
+TEST(ShmGroup, OfASetOfSeveralHostsThePartOnThisHostIsServedIfItHasTwoRanks) {
   auto memory = ShmLayout::create(2, kLittle);
   ASSERT_TRUE(memory.ok());
   ShmGroup host(*memory, {2, 5}, 0, kSleepy);
@@ -214,7 +214,7 @@ TEST(ShmMeeting, OfASetOfSeveralHostsThoseOfOneMeetIfThereAreTwo) {
 
 // --- how it ends --------------------------------------------------------------------------------
 
-TEST(ShmMeeting, WhoeverDoesNotComeIsNamedAtTheDeadline) {
+TEST(ShmGroup, AMissingRankIsNamedAtTheDeadline) {
   on_groups(3, {std::chrono::milliseconds(50), false}, [](int rank, ShmGroup& host) {
     if (rank == 2) return;
     ASSERT_TRUE(host.serves(0, first_ranks(3)));
@@ -226,7 +226,7 @@ TEST(ShmMeeting, WhoeverDoesNotComeIsNamedAtTheDeadline) {
   });
 }
 
-TEST(ShmMeeting, AnAbortEndsTheOwnWaitAtOnceAndEveryLaterOne) {
+TEST(ShmGroup, AnAbortEndsThisRanksWaitAtOnceAndEveryLaterOne) {
   on_groups(2, kSleepy, [](int rank, ShmGroup& host) {
     if (rank == 1) return;
     ASSERT_TRUE(host.serves(0, first_ranks(2)));
@@ -240,7 +240,7 @@ TEST(ShmMeeting, AnAbortEndsTheOwnWaitAtOnceAndEveryLaterOne) {
 }
 
 // Else the others would read what it has not written, and call it a result.
-TEST(ShmMeeting, WhoeverGivesUpInTheMidstIsNotTakenForOneThatHasDoneItsPart) {
+TEST(ShmGroup, ARankThatGivesUpDoesNotCountAsDone) {
   on_groups(2, {std::chrono::milliseconds(50), false}, [](int rank, ShmGroup& host) {
     ASSERT_TRUE(host.serves(0, first_ranks(2)));
     {
@@ -258,17 +258,17 @@ TEST(ShmMeeting, WhoeverGivesUpInTheMidstIsNotTakenForOneThatHasDoneItsPart) {
   });
 }
 
-// A thread of the program that does the work of its world must not keep it while it sleeps.
-TEST(ShmMeeting, AHelperIsToldBeforeItSleepsAndOnlyThen) {
+// A thread of the program that drives the progress of its world must hand it over while it sleeps.
+TEST(ShmGroup, ADrivingCallerIsNotifiedBeforeItSleepsAndOnlyThen) {
   std::promise<void> told;
   auto sleeps = told.get_future();
   on_groups(2, kSleepy, [&](int rank, ShmGroup& host) {
     ASSERT_TRUE(host.serves(0, first_ranks(2)));
     int times = 0;
-    const runtime::CallerProgressScope helper([&] {
+    const runtime::CallerProgressScope caller([&] {
       if (++times == 1 && rank == 0) told.set_value();
     });
-    // The one comes early and sleeps, for the other one all are there.
+    // Rank 0 comes early and sleeps; when rank 1 comes, all are there.
     if (rank == 1) {
       EXPECT_EQ(sleeps.wait_for(kLong / 2), std::future_status::ready);
     }
@@ -287,7 +287,7 @@ std::size_t files_open() {
   return count;
 }
 
-TEST(ShmMeeting, AbortsInTheMidstLeaveNothingBehind) {
+TEST(ShmGroup, AbortsDuringCollectivesLeaveNothingBehind) {
   const auto files = files_open();
   std::mt19937 random(11);
   for (int round = 0; round < 200; ++round) {
@@ -324,7 +324,7 @@ TEST(ShmMeeting, AbortsInTheMidstLeaveNothingBehind) {
 }
 
 // Ranks are processes; one is killed while it holds up the others, another while it sleeps.
-TEST(ShmMeeting, AKilledProcessHoldsUpNobodyOnceTheOthersAreAborted) {
+TEST(ShmGroup, AKilledProcessDelaysNoRankOnceTheOthersAreAborted) {
   auto memory = ShmLayout::create(4, kLittle);
   ASSERT_TRUE(memory.ok());
   std::vector<int> at_work(2);

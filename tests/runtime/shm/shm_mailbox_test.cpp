@@ -1,5 +1,5 @@
-// Letters between ranks of one host that nobody is woken by: to whom they are left, who hears of
-// them, and that none is forgotten.
+// Messages in the shared-memory mailboxes of one host, which wake no rank: which receivers accept
+// them, how a receiver learns of them, and that none is missed.
 #include "runtime/shm/shm_mailbox.h"
 
 #include <array>
@@ -22,8 +22,8 @@ using runtime::ShmMailbox;
 using runtime::SpscRing;
 using SendResult = runtime::ShmMailbox::SendResult;
 
-// What the ranks of one host have, one for each of `ranks`.
-std::vector<std::unique_ptr<ShmMailbox>> mail_of(const std::vector<int>& ranks) {
+// The mailboxes of one host, one for each of `ranks`.
+std::vector<std::unique_ptr<ShmMailbox>> mailboxes_of(const std::vector<int>& ranks) {
   const auto count = static_cast<int>(ranks.size());
   const auto memory = ShmLayout::create(count, 4096);
   EXPECT_TRUE(memory.ok()) << memory.status().to_string();
@@ -34,9 +34,9 @@ std::vector<std::unique_ptr<ShmMailbox>> mail_of(const std::vector<int>& ranks) 
   return mailbox;
 }
 
-class HostMailOfTwo : public testing::Test {
+class ShmMailboxPair : public testing::Test {
  protected:
-  std::vector<std::unique_ptr<ShmMailbox>> mailbox_ = mail_of({3, 7});
+  std::vector<std::unique_ptr<ShmMailbox>> mailbox_ = mailboxes_of({3, 7});
   ShmMailbox& writer_ = *mailbox_[0];
   ShmMailbox& reader_ = *mailbox_[1];
 
@@ -47,8 +47,9 @@ class HostMailOfTwo : public testing::Test {
     reader_.take(3);
     return bytes;
   }
-  // To one who ceased a moment ago, which the scheduler may make a long one.
-  void leave_unseen(const std::string& bytes) {
+  // Sends to a receiver that has just stopped polling, again until the scheduler lets it arrive in
+  // time.
+  void send_after_polling_stopped(const std::string& bytes) {
     const auto deadline = Clock::now() + kLong;
     do {
       ASSERT_LT(Clock::now(), deadline);
@@ -58,18 +59,18 @@ class HostMailOfTwo : public testing::Test {
   }
 };
 
-TEST_F(HostMailOfTwo, WhoDoesNotLookGetsNone) {
+TEST_F(ShmMailboxPair, AMessageForAReceiverThatDoesNotPollIsNotAccepted) {
   EXPECT_EQ(writer_.send(7, 0, "one", false), SendResult::no);
   EXPECT_EQ(writer_.send(7, 0, "one", true), SendResult::no);
   EXPECT_FALSE(reader_.has_new());
   EXPECT_EQ(read(), "none");
 }
 
-TEST_F(HostMailOfTwo, WhoLooksGetsThem) {
+TEST_F(ShmMailboxPair, APollingReceiverGetsMessagesInOrder) {
   reader_.start_polling();
   EXPECT_EQ(writer_.send(7, 12, "one", false), SendResult::seen);
   EXPECT_EQ(writer_.send(7, 12, "two", true), SendResult::seen);
-  EXPECT_FALSE(writer_.is_unseen(7)) << "it is looked for";
+  EXPECT_FALSE(writer_.is_unseen(7)) << "the receiver polls for it";
   EXPECT_TRUE(reader_.has_new());
   reader_.note_new();
   EXPECT_FALSE(reader_.has_new());
@@ -80,7 +81,7 @@ TEST_F(HostMailOfTwo, WhoLooksGetsThem) {
   EXPECT_FALSE(reader_.stop_polling(false));
 }
 
-TEST_F(HostMailOfTwo, WhoCeasesToLookHearsWhatWasLeftBefore) {
+TEST_F(ShmMailboxPair, AReceiverThatStopsPollingIsToldOfUnreadMessages) {
   for (const bool is_back_soon : {false, true}) {
     reader_.start_polling();
     EXPECT_EQ(writer_.send(7, 0, "one", false), SendResult::seen);
@@ -92,8 +93,8 @@ TEST_F(HostMailOfTwo, WhoCeasesToLookHearsWhatWasLeftBefore) {
   }
 }
 
-TEST_F(HostMailOfTwo, WhoCeasedAMomentAgoGetsWhatMayWait) {
-  leave_unseen("one");
+TEST_F(ShmMailboxPair, AReceiverThatStoppedJustNowAcceptsMessagesThatMayWait) {
+  send_after_polling_stopped("one");
   EXPECT_TRUE(writer_.is_unseen(7));
   EXPECT_EQ(writer_.send(7, 0, "two", false), SendResult::no) << "this may not wait";
   reader_.start_polling();
@@ -104,14 +105,14 @@ TEST_F(HostMailOfTwo, WhoCeasedAMomentAgoGetsWhatMayWait) {
   EXPECT_EQ(read(), "none");
 }
 
-TEST_F(HostMailOfTwo, WhoWillNotBeBackSoonGetsNone) {
+TEST_F(ShmMailboxPair, AReceiverThatStopsForLongerAcceptsNoMessage) {
   reader_.start_polling();
   EXPECT_FALSE(reader_.stop_polling(false));
   EXPECT_EQ(writer_.send(7, 0, "one", true), SendResult::no);
 }
 
-TEST_F(HostMailOfTwo, AfterAMomentNoneIsLeftToWhoIsNotBack) {
-  leave_unseen("one");
+TEST_F(ShmMailboxPair, AReceiverThatIsNotBackInTimeAcceptsNoMoreMessages) {
+  send_after_polling_stopped("one");
   EXPECT_EQ(read(), "one");
   const auto deadline = Clock::now() + kLong;
   while (writer_.send(7, 0, "more", true) != SendResult::no) {
@@ -120,7 +121,7 @@ TEST_F(HostMailOfTwo, AfterAMomentNoneIsLeftToWhoIsNotBack) {
   }
 }
 
-TEST_F(HostMailOfTwo, WhatIsTooLongOrTooMuchGoesAnotherWay) {
+TEST_F(ShmMailboxPair, AMessageThatDoesNotFitIsNotAccepted) {
   reader_.start_polling();
   EXPECT_EQ(writer_.send(7, 0, std::string(SpscRing::kMaxBytes + 1, 'x'), false), SendResult::no);
   EXPECT_FALSE(reader_.has_new());
@@ -132,14 +133,14 @@ TEST_F(HostMailOfTwo, WhatIsTooLongOrTooMuchGoesAnotherWay) {
   EXPECT_EQ(writer_.send(7, 0, "one", false), SendResult::seen);
 }
 
-TEST_F(HostMailOfTwo, WhoIsOnAnotherHostHasNone) {
+TEST_F(ShmMailboxPair, ARankOfAnotherHostHasNoMailbox) {
   EXPECT_EQ(writer_.send(5, 0, "one", true), SendResult::no);
   EXPECT_FALSE(writer_.is_unseen(5));
   EXPECT_FALSE(writer_.look(5).has_value());
 }
 
-TEST(ShmMailbox, NeighboursInATreeDoNotGetEachOthersLetters) {
-  const auto mailbox = mail_of({0, 1, 2, 3, 4, 5});
+TEST(ShmMailbox, NeighboursInATreeDoNotGetEachOthersMessages) {
+  const auto mailbox = mailboxes_of({0, 1, 2, 3, 4, 5});
   for (const auto& one : mailbox) one->start_polling();
   const auto send = [&mailbox](int from, int to) {
     const auto left =
@@ -166,8 +167,8 @@ TEST(ShmMailbox, NeighboursInATreeDoNotGetEachOthersLetters) {
   }
 }
 
-// One end of a game of which the other one must not miss a move: whose is the next is told by a
-// message, or else by the descriptor that it sleeps on.
+// One end of a game in which the other end must not miss a move: a message tells it of the next
+// move, or else the descriptor that it sleeps on.
 class Player {
  public:
   Player(ShmMailbox& mailbox, int other, unsigned seed)
@@ -183,7 +184,7 @@ class Player {
     }
     announce(other);
   }
-  std::uint64_t messages() const { return letters_; }
+  std::uint64_t messages() const { return messages_; }
 
  private:
   bool once_in(unsigned times) { return random_() % times == 0; }
@@ -198,10 +199,10 @@ class Player {
         other.poller_.wake();
         break;
       case SendResult::seen:
-        ++letters_;
+        ++messages_;
         break;
       case SendResult::unseen:
-        ++letters_;
+        ++messages_;
         if (may_wait) {
           unseen_ = true;
         } else {
@@ -225,7 +226,7 @@ class Player {
     return true;
   }
 
-  // Looks for a while, then sleeps, as one who will be back or not.
+  // Polls for a while, then sleeps, for a moment or for longer.
   bool await(Player& other, std::uint64_t number, TimePoint deadline) {
     for (;;) {
       mailbox_.start_polling();
@@ -250,12 +251,12 @@ class Player {
   Poller poller_;
   std::atomic<std::uint64_t> said_ = 0;  // the last move that was no message, + 1
   bool unseen_ = false;
-  std::uint64_t letters_ = 0;
+  std::uint64_t messages_ = 0;
 };
 
-TEST(ShmMailbox, NoLetterIsForgottenWhoeverSleepsWhenever) {
+TEST(ShmMailbox, NoMessageIsMissedWhicheverEndSleeps) {
   constexpr std::uint64_t kMoves = 200'000;
-  const auto mailbox = mail_of({0, 1});
+  const auto mailbox = mailboxes_of({0, 1});
   Player first(*mailbox[0], 1, 1);
   Player second(*mailbox[1], 0, 2);
   const auto deadline = Clock::now() + kLong;

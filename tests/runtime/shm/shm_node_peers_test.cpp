@@ -1,4 +1,4 @@
-// What node_peers do in shared memory by itself; with other hosts the conformance tables do it.
+// Node-local peers in shared memory alone; the conformance tables test them with other hosts.
 #include "runtime/ops/shm_node_peers.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ void expect_sums(std::vector<runtime::Block> (*lanes_of)(const runtime::Part& al
   }
 }
 
-TEST(ShmNodePeers, ReduceAndGatherWhateverTheWindows) {
+TEST(ShmNodePeers, ReduceAndGatherWithAnyBlocks) {
   expect_sums(
       [](const runtime::Part& all) { return runtime::cut_into_blocks({all}, sizeof(float), 3); });
 }

@@ -1,4 +1,4 @@
-// What operations in shared memory do besides computing what the conformance tables say.
+// Operations in shared memory, besides the results that the conformance tables check.
 #include <cstring>
 #include <gtest/gtest.h>
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 using runtime::Kind;
 using runtime::Outcome;
 
-TEST(ShmOps, AllRanksGetTheSameBitsWhateverTheWindowsAndWhoReduces) {
+TEST(ShmOps, AllRanksGetTheSameBitsWhateverTheChunksAndWhicheverRankReduces) {
   constexpr std::size_t kCount = 40'001;
   std::vector<std::vector<float>> results;
   std::mutex mutex;
@@ -81,7 +81,7 @@ std::vector<float> result_of(const Large& large, int rank, ShmRank& self) {
 }
 
 // Where there are chunks enough, and long enough, some are written past the caches in any case.
-TEST(ShmOps, HowWindowsAreWrittenMakesNoDifference) {
+TEST(ShmOps, StoresPastTheCachesGiveTheSameResults) {
   constexpr std::size_t kTooShort = 32 << 10;
   constexpr auto kNone = Compression::none;
   for (const Large& large :
@@ -190,7 +190,7 @@ TEST(ShmOps, AnInputIsReadOnlyWhenItIsReady) {
   });
 }
 
-TEST(ShmOps, AnAbortEndsWhatWaitsAndWhatComesLater) {
+TEST(ShmOps, AnAbortEndsPendingAndLaterOperations) {
   on_shm_ranks(3, [&](int rank, ShmRank& self) {
     if (rank == 2) return;  // it never comes: the others wait for it
     std::thread aborter([&] { self.abort(); });

@@ -1,5 +1,5 @@
 // Ranks that share memory as those of one host do, and have no world around them: to run the
-// operations in shared memory directly. What those leave to others goes over Gloo.
+// operations in shared memory directly. Other operations go over Gloo.
 #pragma once
 
 #include <fstream>

@@ -1,4 +1,4 @@
-// How ranks come to share memory, who may not, and what they do when it cannot be.
+// How ranks come to share memory, which processes may not, and how ranks do without.
 #include "runtime/shm/shm_rendezvous.h"
 
 #include <fstream>
@@ -110,7 +110,7 @@ TEST(ShmRendezvous, RanksOfOneHostShareOneMemory) {
   for (const int size : {2, 3, 8, 64, 65}) expect_all_share(form(size));
 }
 
-TEST(ShmRendezvous, StrangersThatConnectHarmNobody) {
+TEST(ShmRendezvous, StrangersThatConnectHarmNoRank) {
   std::vector<UniqueFd> strangers;
   expect_all_share(form(
       4, [](int) {},
@@ -185,7 +185,7 @@ TEST(ShmRendezvous, AFirstRankThatDoesNotReachThisOneIsGivenUpAtOnce) {
 }
 
 // A process without the token, of another generation, or of another rank gets no memory.
-TEST(ShmRendezvous, OnlyTheFirstRankOfThisGenerationIsLetIn) {
+TEST(ShmRendezvous, OnlyTheFirstRankOfThisGenerationIsAccepted) {
   ShmRendezvous first(test_token, 0, 7, kLong);
   ShmRendezvous second(test_token, 1, 7, kLong);
   ASSERT_TRUE(first.open().ok());
@@ -193,10 +193,10 @@ TEST(ShmRendezvous, OnlyTheFirstRankOfThisGenerationIsLetIn) {
   const std::vector<LocalRank> ranks{{0, first.name()}, {1, second.name()}};
   auto others = std::async(std::launch::async,
                            [&] { return second.form(ranks, kLittleMemory, Clock::now() + kLong); });
-  const auto prove = [&](const UniqueFd& fd, const Token& token, const std::string& who,
+  const auto prove = [&](const UniqueFd& fd, const Token& token, const std::string& name,
                          std::uint64_t generation) {
-    return runtime::authenticate(fd.get(), token, "shared memory", {who, generation}, {"rank 1", 7},
-                                 Clock::now() + kLong);
+    return runtime::authenticate(fd.get(), token, "shared memory", {name, generation},
+                                 {"rank 1", 7}, Clock::now() + kLong);
   };
   const auto stranger = stranger_at(second.name());
   EXPECT_EQ(prove(stranger, Token::random(), "rank 0", 7).code(), Code::unauthenticated);
@@ -207,7 +207,7 @@ TEST(ShmRendezvous, OnlyTheFirstRankOfThisGenerationIsLetIn) {
   FrameDecoder decoder;
   EXPECT_EQ(receive_frame(another.get(), decoder, Clock::now() + kLong).status().code(),
             Code::unavailable)
-      << "it was not shown out";
+      << "it was not disconnected";
   std::vector<Result<ShmRendezvous::Shared>> results;
   results.push_back(first.form(ranks, kLittleMemory, Clock::now() + kLong));
   results.push_back(others.get());
@@ -222,7 +222,7 @@ TEST(ShmRendezvous, WhereOneRankDoesWithoutAllDo) {
             "rank 2 does without, or may not listen on Unix sockets");
 }
 
-// Hosts of the same name that are none: as containers with networks of their own.
+// Containers with networks of their own have the same host name, and are different hosts.
 TEST(ShmRendezvous, ARankInAnotherNetworkNamespaceMakesAllDoWithout) {
   for (const int elsewhere : {0, 2}) {
     std::atomic<bool> possible = true;

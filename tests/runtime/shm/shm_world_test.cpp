@@ -1,4 +1,4 @@
-// Worlds whose ranks share hosts: that they use the memory, that they can do without, and how they
+// Worlds with several ranks on a host: that they share memory or do without it, and how they
 // end.
 #include <algorithm>
 #include <barrier>
@@ -59,7 +59,7 @@ TEST(ShmWorld, TwoHostsHaveASegmentEachAndReduceOverTheirConnections) {
   });
 }
 
-// Of numbers whose rounding tells the order in which they were added up: on two hosts of two.
+// The rounding of these numbers tells the order in which they were added up: on two hosts of two.
 std::vector<float> sum_of_various(const Change& change) {
   constexpr std::size_t kElements = 100'000;
   std::vector<std::vector<float>> results(4);
@@ -78,7 +78,7 @@ std::vector<float> sum_of_various(const Change& change) {
   return results.front();
 }
 
-TEST(ShmWorld, RanksOfHostsThatShareMemoryGoByHostsUnlessSomebodySaysOtherwise) {
+TEST(ShmWorld, RanksOfHostsThatShareMemoryGoByHostsUnlessConfiguredOtherwise) {
   const auto as_it_comes = sum_of_various([](WorldSpec&) {});
   const auto by_hosts =
       sum_of_various([](WorldSpec& spec) { spec.config.hierarchical_allreduce = true; });
@@ -121,7 +121,7 @@ TEST(ShmWorld, ProcessesReadEachOthersHeapsUntilTheWorldEnds) {
   });
 }
 
-TEST(ShmWorld, WhereOneRankDoesNotWantItNobodyHasIt) {
+TEST(ShmWorld, WhereOneRankDoesNotWantItNoRankHasIt) {
   std::barrier all(3);
   run_world_to_end(
       3,
@@ -163,7 +163,7 @@ TEST(ShmWorld, AnAbortWakesCollectivesInSharedMemoryOnEveryRank) {
   EXPECT_EQ(segments_mapped(), 0U);
 }
 
-TEST(ShmWorld, AMemberThatGoesIsNamedToAllWhoWaitForItInSharedMemory) {
+TEST(ShmWorld, ARankThatLeavesIsNamedToAllRanksThatWaitForItInSharedMemory) {
   std::barrier all(4);
   run_world(
       4,
@@ -178,18 +178,18 @@ TEST(ShmWorld, AMemberThatGoesIsNamedToAllWhoWaitForItInSharedMemory) {
       on_one_host);
 }
 
-// Waits as Handle::wait() does, or leaves the work to the threads of the world.
-Failure sum_of(World& world, const std::string& name, std::vector<float>& data, bool helps) {
+// Waits as Handle::wait() does if it `drives`, or leaves the progress to the threads of the world.
+Failure sum_of(World& world, const std::string& name, std::vector<float>& data, bool drives) {
   auto future = allreduce(world, name, data);
-  if (helps) {
+  if (drives) {
     progress_until_ready(world, future);
   }
   return outcome_of(std::move(future));
 }
 
-// Ranks two levels deep under rank 0, of whom some never help; negotiations of a few bytes, and of
-// far more than a message holds, with the timeline on.
-TEST(ShmWorld, LettersAndLongFramesNegotiateSideBySide) {
+// Ranks two levels deep under rank 0, some of which never drive the progress; negotiations of a few
+// bytes, and of far more than a message holds, with the timeline on.
+TEST(ShmWorld, ShortMessagesAndLongFramesNegotiateSideBySide) {
   constexpr int kRanks = 6;
   const TemporaryDirectory directory;
   run_world_to_end(
@@ -227,9 +227,9 @@ TEST(ShmWorld, LettersAndLongFramesNegotiateSideBySide) {
       on_one_host);
 }
 
-// Rank 0 goes away with what is decided, to which nobody helped it; rank 1 was helping a moment
-// ago.
-TEST(ShmWorld, WhatIsDecidedLastIsHeardByWhoHasJustCeasedToHelp) {
+// Rank 0 leaves with the last response, which its own threads have made; a moment ago rank 1 was
+// still driving the progress.
+TEST(ShmWorld, TheLastResponseReachesARankThatHasJustStoppedDriving) {
   std::barrier both(2);
   run_world_to_end(
       2,
@@ -237,7 +237,7 @@ TEST(ShmWorld, WhatIsDecidedLastIsHeardByWhoHasJustCeasedToHelp) {
         for (int i = 0; i < 200; ++i) {
           std::vector<float> data(16, 1);
           EXPECT_TRUE(sum_of(world, "before", data, true).ok());
-          // Of two shapes, so that there is nothing in which one would wait for the other.
+          // Of two shapes, so that no rank waits for the other in a transfer.
           data.resize(rank == 0 ? 16 : 8);
           const auto outcome = sum_of(world, "differs", data, rank == 0);
           EXPECT_TRUE(mentions(outcome, "Mismatched")) << outcome.status.to_string();
@@ -250,8 +250,8 @@ TEST(ShmWorld, WhatIsDecidedLastIsHeardByWhoHasJustCeasedToHelp) {
       });
 }
 
-// Each rank goes once, right after it has called what the others wait for.
-TEST(ShmWorld, AMemberThatGoesWhileLettersAreOnTheirWayIsNamedToAll) {
+// Each rank leaves once, right after it has requested the tensor that the others wait for.
+TEST(ShmWorld, ARankThatLeavesWhileMessagesAreOnTheirWayIsNamedToAll) {
   for (int goes = 0; goes < 6; ++goes) {
     std::barrier all(6);
     std::vector<std::vector<float>> tensors(6, std::vector<float>(16));
@@ -286,7 +286,7 @@ Result<runtime::ShmLayout> memory_of_a_world(int ranks, std::size_t chunk_bytes)
   return Status(Code::not_found, "no world has memory");
 }
 
-TEST(ShmWorld, ALetterThatNoMemberCanHaveWrittenEndsTheWorld) {
+TEST(ShmWorld, AMalformedMessageInSharedMemoryEndsTheWorld) {
   std::barrier all(3);
   run_world(
       3,

@@ -1,4 +1,5 @@
-// Letters in memory that two share: that they come whole and in order, and what is no message.
+// Messages in memory that two processes share: they arrive whole and in order, and malformed ones
+// are not read.
 #include "runtime/shm/spsc_ring.h"
 
 #include <cstring>
@@ -22,7 +23,7 @@ void expect_message(SpscRing& box, std::uint64_t after, std::string_view bytes) 
   box.take();
 }
 
-TEST(SpscRing, GivesWhatWasPutInItsOrderHoweverOftenItIsFilled) {
+TEST(SpscRing, GivesMessagesInOrderHoweverOftenItIsFilled) {
   const auto box = std::make_unique<SpscRing>();
   EXPECT_FALSE(box->look().has_value());
   std::uint64_t put = 0;
@@ -42,7 +43,7 @@ TEST(SpscRing, GivesWhatWasPutInItsOrderHoweverOftenItIsFilled) {
   }
 }
 
-TEST(SpscRing, TakesWhatIsJustShortEnoughAndWhatIsEmpty) {
+TEST(SpscRing, TakesTheLongestMessageAndAnEmptyOne) {
   const auto box = std::make_unique<SpscRing>();
   const std::string longest(SpscRing::kMaxBytes, 'x');
   EXPECT_FALSE(box->put(0, longest + 'x'));
@@ -53,7 +54,7 @@ TEST(SpscRing, TakesWhatIsJustShortEnoughAndWhatIsEmpty) {
   expect_message(*box, 2, "");
 }
 
-TEST(SpscRing, OfASizeThatNoLetterHasNothingIsRead) {
+TEST(SpscRing, AMessageWithAnImpossibleSizeIsReadAsEmpty) {
   const auto box = std::make_unique<SpscRing>();
   ASSERT_TRUE(box->put(7, "bytes"));
   // The size stands before the bytes.
@@ -63,7 +64,7 @@ TEST(SpscRing, OfASizeThatNoLetterHasNothingIsRead) {
   expect_message(*box, 0, "");
 }
 
-TEST(SpscRing, OfMoreLettersThanThereIsRoomForNoneIsRead) {
+TEST(SpscRing, AnImpossibleCountOfMessagesIsReadAsAnEmptyMessage) {
   const auto box = std::make_unique<SpscRing>();
   ASSERT_TRUE(box->put(7, "bytes"));
   const std::uint64_t written = 1ULL << 40;
