@@ -1,4 +1,4 @@
-// What the kernel is told of a data connection. All of 127.0.0.0/8 is this machine, but two
+// The socket options of a data connection. All of 127.0.0.0/8 is this machine, but two
 // addresses of it are two hosts to the transport.
 #include <array>
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ int send_buffer_of(const UniqueFd& fd) {
   return bytes;
 }
 
-// What the kernel grants to whoever asks for 512 KB.
+// The buffer that the kernel grants to a request for 512 KB.
 int granted() {
   const UniqueFd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int bytes = 512 << 10;

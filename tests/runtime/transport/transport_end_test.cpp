@@ -73,7 +73,7 @@ class ManyAborts {
         if (rank == victim) {
           aborter = std::thread([&] {
             while (rounds < after * kSize) std::this_thread::yield();
-            std::this_thread::sleep_for(pause);  // anywhere in the midst of it
+            std::this_thread::sleep_for(pause);  // anywhere in it
             aborted = Clock::now();
             mesh->abort({Code::aborted, "the test has had enough"});
           });
@@ -125,7 +125,7 @@ class TransportAbort : public ::testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Sockets, TransportAbort, ::testing::Values(1, 3));
 
-TEST_P(TransportAbort, TwoHundredInTheMidstOfAllreducesLeaveNothingBehind) {
+TEST_P(TransportAbort, TwoHundredDuringAllreducesLeaveNothingBehind) {
   ManyAborts aborts;
   for (unsigned seed = 0; seed < 5; ++seed) aborts.round(seed);  // whatever is kept for ever
   const auto descriptors_before = descriptors();
@@ -270,7 +270,7 @@ TEST_P(KilledRankOfAMesh, IsAnErrorOnAllOthersAtOnce) {
     EXPECT_NE(std::string_view(board.error[rank].data()).find("rank "), std::string_view::npos);
     last = std::max(last, static_cast<double>(board.failed_at[rank] - killed_at) / 1e6);
   }
-  std::printf("rank %zu killed: the last of the others heard of it after %.2f ms\n", victim, last);
+  std::printf("rank %zu killed: the last of the others noticed it after %.2f ms\n", victim, last);
   ::munmap(memory, sizeof(Board));
 }
 

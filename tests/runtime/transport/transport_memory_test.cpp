@@ -1,4 +1,4 @@
-// A rank of which any allocation in the midst of a message fails: neither it nor the others wait
+// A rank of which any allocation during a message fails: neither it nor the others wait
 // for ever, and nothing of its calls is used once they have ended.
 #include <cstdlib>
 #include <new>

@@ -141,7 +141,7 @@ TEST_P(Messages, OneBufferMaySendPartsToMany) {
   });
 }
 
-TEST_P(Messages, AReceiveFromAnyTakesEachMessageOnceAndSaysWhoseItWas) {
+TEST_P(Messages, AReceiveFromAnyTakesEachMessageOnceAndNamesItsSender) {
   on_meshes(5, [](int rank, TcpMesh& mesh) {
     constexpr int kRounds = 30;
     if (rank != 0) {
@@ -164,7 +164,7 @@ TEST_P(Messages, AReceiveFromAnyTakesEachMessageOnceAndSaysWhoseItWas) {
   });
 }
 
-TEST_P(Messages, AReceiveFromAnyTakesOnlyFromThoseNamed) {
+TEST_P(Messages, AReceiveFromAnyTakesOnlyFromTheRanksNamed) {
   on_meshes(3, [](int rank, TcpMesh& mesh) {
     Bytes bytes(mesh, 10, rank);
     if (rank != 0) {
@@ -214,7 +214,7 @@ TEST_P(Messages, ALengthThatDiffersIsAnErrorThatNamesBoth) {
     Bytes bytes(mesh, rank == 0 ? 8 : 12);
     if (rank == 0) {
       bytes.send(1, 3);
-      // The other one closes: this rank hears of it when it needs the connection.
+      // The other one closes: this rank notices it when it needs the connection.
       const auto error = error_of([&] {
         bytes.receive(1, 4);
         bytes.wait_received();
@@ -231,7 +231,7 @@ TEST_P(Messages, ALengthThatDiffersIsAnErrorThatNamesBoth) {
   });
 }
 
-TEST_P(Messages, WhatDoesNotLieInTheBufferIsRefused) {
+TEST_P(Messages, RangesOutsideTheBufferAreRefused) {
   on_meshes(2, [](int rank, TcpMesh& mesh) {
     Bytes bytes(mesh, 10);
     EXPECT_TRUE(holds(error_of([&] { bytes.buffer->send(1 - rank, 1, 5, 6); }),
@@ -349,7 +349,7 @@ TEST_P(Messages, OfARankThatHasLeftSinceStillArrive) {
   EXPECT_TRUE(holds(error, "rank 0")) << error;
 }
 
-TEST_P(Messages, MemoryThatIsGivenUpInTheMidstOfItsMessageIsAFailure) {
+TEST_P(Messages, MemoryThatIsFreedDuringItsMessageIsAFailure) {
   on_meshes(2, [](int rank, TcpMesh& mesh) {
     Bytes first(mesh, 1, rank);
     if (rank == 0) {

@@ -78,7 +78,7 @@ class TwoConnections : public ::testing::Test {
   std::array<std::uint32_t, 2> sequences_{};
 };
 
-TEST_F(TwoConnections, AReceiveThatIsOvertakenIsToldFirst) {
+TEST_F(TwoConnections, AReceiveThatIsOvertakenIsReportedFirst) {
   Endpoint both;
   Endpoint other;
   std::string large(2 * kStripedFrom, '-');
@@ -118,8 +118,8 @@ TEST_F(TwoConnections, AReceiveOfAnotherSlotIsNotHeldBack) {
   EXPECT_EQ(large, std::string(2 * kStripedFrom, 'L'));
 }
 
-// What came before its receive was posted ends in the order of posting, too.
-TEST_F(TwoConnections, AReceiveOfWhatHasBeenKeptIsToldInItsTurn) {
+// Messages that came before their receives were posted end in the order of posting, too.
+TEST_F(TwoConnections, AReceiveOfAStoredMessageIsReportedInItsTurn) {
   Endpoint both;
   Endpoint other;
   std::string last(1, '-');
@@ -142,7 +142,7 @@ TEST_F(TwoConnections, AReceiveOfWhatHasBeenKeptIsToldInItsTurn) {
   EXPECT_EQ(wait(both, Direction::receive), 1);
 }
 
-TEST_F(TwoConnections, ASendThatIsOvertakenIsToldFirst) {
+TEST_F(TwoConnections, ASendThatIsOvertakenIsReportedFirst) {
   const int small = 4096;
   ASSERT_EQ(::setsockopt(own_[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
   Endpoint both;
@@ -198,8 +198,8 @@ std::vector<Piece> pieces_of_every_size(unsigned seed) {
 class OrderOfMessages : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Sockets, OrderOfMessages, ::testing::Values(1, 2, 3, 4));
 
-// As all algorithms that pass pieces on take them: the next one that ends is the oldest one. What
-// two slots share is only the buffer.
+// All algorithms that pass pieces on take them in this order: the next one that ends is the oldest
+// one. The two slots share only the buffer.
 TEST_P(OrderOfMessages, OnOneBufferIsThatInWhichTheyWereBegun) {
   const MeshSockets sockets(GetParam());
   on_meshes(2, [](int rank, TcpMesh& mesh) {

@@ -43,7 +43,7 @@ class Bytes {
   std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
 };
 
-// What gloo::Context needs to run on a mesh.
+// A gloo::Context that runs on a mesh.
 inline std::shared_ptr<gloo::Context> gloo_on(const runtime::TcpMesh& mesh) {
   struct Context final : gloo::Context {
     Context(int own_rank, int all, std::shared_ptr<gloo::transport::Context> transport)

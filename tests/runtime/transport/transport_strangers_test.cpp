@@ -1,5 +1,5 @@
-// Others that may come to a data port: strangers, liars and the late. Nothing of what they do
-// changes a result, ends a process, or holds up those who belong here.
+// Foreign connections to a data port: strangers, impostors, and members of other generations. They
+// change no result, end no process, and hold up no member.
 #include <poll.h>
 #include <random>
 #include <sys/socket.h>
@@ -25,34 +25,34 @@ SocketAddress port_of(const runtime::Mesh& mesh) {
   return where;
 }
 
-UniqueFd knock(const SocketAddress& where) {
+UniqueFd connect_to(const SocketAddress& where) {
   auto fd = connect_tcp(where, Clock::now() + kLong);
   EXPECT_TRUE(fd.ok()) << fd.status().to_string();
   return fd.ok() ? std::move(*fd) : UniqueFd();
 }
 
 void say(const UniqueFd& fd, std::string_view bytes) {
-  // The other end may have hung up, which is its right.
+  // The other end may have closed the connection, which is its right.
   (void)send_all(fd.get(), bytes, Clock::now() + kLong);
 }
 
-// What the port says last: the refusal, or that it has hung up.
+// The last answer of the port: the refusal, or that it has closed the connection.
 Status verdict_on(const UniqueFd& fd, const HandshakeConnector& connector) {
   FrameDecoder decoder;
   auto frame = receive_frame(fd.get(), decoder, Clock::now() + kLong);
   return frame.ok() ? connector.check(*frame) : frame.status();
 }
 
-// Comes as `name` of that generation, with that token, for that purpose, to the one who should be
+// Authenticates as `name` of that generation, with that token, for that purpose, to the listener
 // `host`.
-struct Visitor {
+struct Client {
   std::string name = "rank 2";
   std::uint64_t generation = 1;
   Token token = mesh_token;
   std::string purpose = std::string(kData);
   std::string host = "rank 0";
 
-  Status come_to(const UniqueFd& fd) const {
+  Status authenticate(const UniqueFd& fd) const {
     HandshakeConnector connector(token, purpose, {name, generation}, {host, generation});
     FrameDecoder decoder;
     auto challenge = receive_frame(fd.get(), decoder, Clock::now() + kLong);
@@ -65,7 +65,7 @@ struct Visitor {
 };
 
 // The port closes such a connection, or has closed it.
-void expect_shown_out(const UniqueFd& fd) {
+void expect_disconnected(const UniqueFd& fd) {
   std::array<char, 4096> bytes{};
   for (;;) {
     ASSERT_TRUE(wait_for(fd.get(), POLLIN, Clock::now() + kLong).ok()) << "it is still open";
@@ -99,14 +99,14 @@ class Strangers : public ::testing::TestWithParam<int> {
  protected:
   MeshSockets sockets_{GetParam()};
   // `before` runs when the ports are open and nobody is connected, `after` when all are.
-  using Visit = std::function<void(const SocketAddress& port)>;
-  static void visit_rank_0(const Visit& before, const Visit& after) {
+  using Attack = std::function<void(const SocketAddress& port)>;
+  static void attack_rank_0(const Attack& before, const Attack& after) {
     constexpr int kSize = 3;
-    Hub visited(kSize);
+    Hub attacked(kSize);
     Hub finished(kSize);
     on_meshes(kSize, [&](int rank, TcpMesh& mesh) {
       if (rank == 0) before(port_of(mesh));
-      ASSERT_TRUE(visited.exchange(rank, "", Clock::now() + kLong).ok());
+      ASSERT_TRUE(attacked.exchange(rank, "", Clock::now() + kLong).ok());
       std::thread during;
       if (rank == 0) during = std::thread([&] { before(port_of(mesh)); });
       expect_messages_work(rank, mesh, kSize);
@@ -118,87 +118,87 @@ class Strangers : public ::testing::TestWithParam<int> {
       expect_messages_work(rank, mesh, kSize);
     });
   }
-  static void visit_rank_0(const Visit& visit) { visit_rank_0(visit, visit); }
+  static void attack_rank_0(const Attack& attack) { attack_rank_0(attack, attack); }
 };
 
 INSTANTIATE_TEST_SUITE_P(Sockets, Strangers, ::testing::Values(1, 2));
 
-TEST_P(Strangers, WithGarbageAreShownOut) {
-  visit_rank_0([](const SocketAddress& port) {
-    const auto fd = knock(port);
+TEST_P(Strangers, WithGarbageAreDisconnected) {
+  attack_rank_0([](const SocketAddress& port) {
+    const auto fd = connect_to(port);
     say(fd, std::string(300'000, '\xA5'));
-    expect_shown_out(fd);
-    const auto other = knock(port);
+    expect_disconnected(fd);
+    const auto other = connect_to(port);
     say(other, std::string("\xFF\xFF\xFF\xFF", 4));
-    expect_shown_out(other);
-    const auto http = knock(port);
+    expect_disconnected(other);
+    const auto http = connect_to(port);
     say(http, "GET / HTTP/1.1\r\n\r\n");
-    expect_shown_out(http);
+    expect_disconnected(http);
   });
 }
 
 TEST_P(Strangers, WithoutTheTokenAreRefused) {
-  visit_rank_0([](const SocketAddress& port) {
-    const auto fd = knock(port);
-    EXPECT_EQ(Visitor{.token = Token::random()}.come_to(fd).code(), Code::unauthenticated);
-    expect_shown_out(fd);
+  attack_rank_0([](const SocketAddress& port) {
+    const auto fd = connect_to(port);
+    EXPECT_EQ(Client{.token = Token::random()}.authenticate(fd).code(), Code::unauthenticated);
+    expect_disconnected(fd);
   });
 }
 
 TEST_P(Strangers, OfAnotherGenerationAreRefusedAndToldWhy) {
-  visit_rank_0([](const SocketAddress& port) {
+  attack_rank_0([](const SocketAddress& port) {
     for (const std::uint64_t generation : {0, 2}) {
-      const auto fd = knock(port);
-      const auto verdict = Visitor{.generation = generation}.come_to(fd);
+      const auto fd = connect_to(port);
+      const auto verdict = Client{.generation = generation}.authenticate(fd);
       EXPECT_EQ(verdict.code(), Code::failed_precondition) << verdict.to_string();
-      expect_shown_out(fd);
+      expect_disconnected(fd);
     }
   });
 }
 
-TEST_P(Strangers, WhoCameForSomethingElseAreRefused) {
-  visit_rank_0([](const SocketAddress& port) {
-    const auto fd = knock(port);
-    EXPECT_EQ(Visitor{.purpose = "coordinator"}.come_to(fd).code(), Code::unauthenticated);
-    expect_shown_out(fd);
+TEST_P(Strangers, WithAnotherPurposeAreRefused) {
+  attack_rank_0([](const SocketAddress& port) {
+    const auto fd = connect_to(port);
+    EXPECT_EQ(Client{.purpose = "coordinator"}.authenticate(fd).code(), Code::unauthenticated);
+    expect_disconnected(fd);
   });
 }
 
-TEST_P(Strangers, WhoLookForSomebodyElseAreRefused) {
-  visit_rank_0([](const SocketAddress& port) {
-    const auto fd = knock(port);
-    EXPECT_EQ(Visitor{.host = "rank 1"}.come_to(fd).code(), Code::unauthenticated);
-    expect_shown_out(fd);
+TEST_P(Strangers, OfAnotherListenerAreRefused) {
+  attack_rank_0([](const SocketAddress& port) {
+    const auto fd = connect_to(port);
+    EXPECT_EQ(Client{.host = "rank 1"}.authenticate(fd).code(), Code::unauthenticated);
+    expect_disconnected(fd);
   });
 }
 
-TEST_P(Strangers, WithTheTokenButNoSuchRankAreShownOut) {
-  visit_rank_0([](const SocketAddress& port) {
+TEST_P(Strangers, WithTheTokenButNoSuchRankAreDisconnected) {
+  attack_rank_0([](const SocketAddress& port) {
     for (const auto* const name : {"rank 0", "rank 3", "rank -1", "rank 02", "", "rank 1 ",
                                    "rank 1, socket 0", "rank 1, socket 2", "rank 1, socket"}) {
-      const auto fd = knock(port);
-      (void)Visitor{.name = name}.come_to(fd);
-      expect_shown_out(fd);
+      const auto fd = connect_to(port);
+      (void)Client{.name = name}.authenticate(fd);
+      expect_disconnected(fd);
     }
   });
 }
 
-TEST_P(Strangers, WhoComeASecondTimeAreShownOut) {
-  visit_rank_0([](const SocketAddress&) {},
-               [](const SocketAddress& port) {
-                 for (const auto* const name : {"rank 1", "rank 1, socket 1"}) {
-                   const auto fd = knock(port);
-                   (void)Visitor{.name = name}.come_to(fd);
-                   say(fd, "HVD1 and something");
-                   expect_shown_out(fd);
-                 }
-               });
+TEST_P(Strangers, WithTheNameOfAConnectedRankAreDisconnected) {
+  attack_rank_0([](const SocketAddress&) {},
+                [](const SocketAddress& port) {
+                  for (const auto* const name : {"rank 1", "rank 1, socket 1"}) {
+                    const auto fd = connect_to(port);
+                    (void)Client{.name = name}.authenticate(fd);
+                    say(fd, "HVD1 and something");
+                    expect_disconnected(fd);
+                  }
+                });
 }
 
-TEST_P(Strangers, WhoRepeatWhatOthersSaidAreRefused) {
-  visit_rank_0([](const SocketAddress& port) {
+TEST_P(Strangers, WithAReplayedProofAreRefused) {
+  attack_rank_0([](const SocketAddress& port) {
     // A proof that was right, once, for another challenge.
-    const auto first = knock(port);
+    const auto first = connect_to(port);
     HandshakeConnector connector(mesh_token, kData, {"rank 2", 0}, {"rank 0", 0});
     FrameDecoder decoder;
     auto challenge = receive_frame(first.get(), decoder, Clock::now() + kLong);
@@ -206,21 +206,21 @@ TEST_P(Strangers, WhoRepeatWhatOthersSaidAreRefused) {
     auto proof = connector.prove(*challenge);
     ASSERT_TRUE(proof.ok());
     for (int i = 0; i < 3; ++i) {
-      const auto again = knock(port);
+      const auto again = connect_to(port);
       say(again, *proof);
-      expect_shown_out(again);
+      expect_disconnected(again);
     }
     say(first, *proof);  // right, but of generation 0
     EXPECT_EQ(verdict_on(first, connector).code(), Code::failed_precondition);
   });
 }
 
-TEST_P(Strangers, WithHalfAHelloHoldUpNobody) {
+TEST_P(Strangers, WithHalfAHelloDelayNoRank) {
   std::vector<UniqueFd> open;
   std::mutex mutex;
-  visit_rank_0([&](const SocketAddress& port) {
+  attack_rank_0([&](const SocketAddress& port) {
     for (const std::size_t length : {1UL, 4UL, 5UL, 20UL, 60UL}) {
-      auto fd = knock(port);
+      auto fd = connect_to(port);
       HandshakeConnector connector(mesh_token, kData, {"rank 2", 1}, {"rank 0", 1});
       FrameDecoder decoder;
       auto challenge = receive_frame(fd.get(), decoder, Clock::now() + kLong);
@@ -232,18 +232,18 @@ TEST_P(Strangers, WithHalfAHelloHoldUpNobody) {
   });
 }
 
-TEST_P(Strangers, WhoAreManyAndSayNothingCostABoundedAmountAndHoldUpNobody) {
+TEST_P(Strangers, InSilentCrowdsCostABoundedAmountAndDelayNoRank) {
   std::vector<UniqueFd> open;
   std::mutex mutex;
-  visit_rank_0([&](const SocketAddress& port) {
+  attack_rank_0([&](const SocketAddress& port) {
     for (std::size_t i = 0; i < 2 * runtime::MeshConnector::kMaxPending; ++i) {
-      auto fd = knock(port);
+      auto fd = connect_to(port);
       const std::lock_guard lock(mutex);
       open.push_back(std::move(fd));
     }
     // The oldest made room.
     const std::lock_guard lock(mutex);
-    expect_shown_out(open.front());
+    expect_disconnected(open.front());
   });
 }
 
@@ -251,11 +251,11 @@ TEST(StrangersTime, IsLimited) {
   auto options = mesh_options(0, 2);
   options.connector.handshake_timeout = std::chrono::milliseconds(50);
   const auto mesh = make_tcp_mesh(options);
-  const auto fd = knock(port_of(*mesh));
-  expect_shown_out(fd);
+  const auto fd = connect_to(port_of(*mesh));
+  expect_disconnected(fd);
 }
 
-TEST(StrangersAtOurSide, WhoAnswerAtAPeersAddressAreNotBelieved) {
+TEST(AnsweringStrangers, GarbageFromAPeersAddressIsNotBelieved) {
   for (const auto* const answer : {"", "garbage, and enough of it to be a frame, is what comes"}) {
     auto listener = listen_tcp({"127.0.0.1", 0});
     ASSERT_TRUE(listener.ok());
@@ -265,11 +265,11 @@ TEST(StrangersAtOurSide, WhoAnswerAtAPeersAddressAreNotBelieved) {
     const auto mesh = make_tcp_mesh(options);
     const auto theirs = WireWriter().str(where->host).u16(where->port).u16(1).take();
     ASSERT_TRUE(mesh->connect({theirs, mesh->address()}).ok());
-    std::thread liar([&] {
+    std::thread impostor([&] {
       auto fd = accept_tcp(listener->get(), Clock::now() + kLong);
       ASSERT_TRUE(fd.ok());
       say(*fd, answer);
-      expect_shown_out(*fd);
+      expect_disconnected(*fd);
     });
     Bytes bytes(*mesh, 10);
     const auto error = error_of([&] {
@@ -277,11 +277,11 @@ TEST(StrangersAtOurSide, WhoAnswerAtAPeersAddressAreNotBelieved) {
       bytes.wait_received();
     });
     EXPECT_NE(error.find("rank 0"), std::string::npos) << error;
-    liar.join();
+    impostor.join();
   }
 }
 
-TEST(StrangersAtOurSide, AnotherRankAtAPeersAddressIsNotBelieved) {
+TEST(AnsweringStrangers, AnotherRankAtAPeersAddressIsNotBelieved) {
   // The ports of ranks 0 and 1 are mixed up.
   Hub addresses(3);
   std::vector<std::thread> threads;
@@ -322,8 +322,8 @@ std::string message_of(std::uint32_t sequence, char what) {
 TEST(BrokenMembers, AMessageThatIsMissingOrComesAgainIsFound) {
   for (const std::uint32_t second : {0U, 2U, 7U}) {
     const auto mesh = make_tcp_mesh(mesh_options(0, 2));
-    const auto fd = knock(port_of(*mesh));
-    ASSERT_TRUE(Visitor{.name = "rank 1"}.come_to(fd).ok());
+    const auto fd = connect_to(port_of(*mesh));
+    ASSERT_TRUE(Client{.name = "rank 1"}.authenticate(fd).ok());
     say(fd, message_of(0, 'a'));
     say(fd, message_of(second, 'b'));
     Bytes in(*mesh, 10);
@@ -373,14 +373,14 @@ std::string bad_messages(std::mt19937& random) {
   return bytes;
 }
 
-TEST(TransportFuzz, WhateverAMemberSendsEndsInAValueOrAnError) {
+TEST(TransportFuzz, BytesFromAMemberEndInAValueOrAnError) {
   int values = 0;
   int errors = 0;
   for (unsigned seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
     const auto mesh = make_tcp_mesh(mesh_options(0, 2));
-    const auto fd = knock(port_of(*mesh));
-    ASSERT_TRUE(Visitor{.name = "rank 1"}.come_to(fd).ok());
+    const auto fd = connect_to(port_of(*mesh));
+    ASSERT_TRUE(Client{.name = "rank 1"}.authenticate(fd).ok());
     const auto bytes = bad_messages(random);
     std::thread sender([&] {
       for (std::size_t at = 0; at < bytes.size();) {
@@ -394,7 +394,7 @@ TEST(TransportFuzz, WhateverAMemberSendsEndsInAValueOrAnError) {
       Bytes in(*mesh, 10);
       const auto error = error_of([&] {
         in.receive(1, static_cast<std::uint64_t>(i % 3));
-        // What claims to be huge and is not expected stays in the kernel.
+        // A message that claims to be huge and is not expected stays in the kernel.
         in.buffer->waitRecv(std::chrono::milliseconds(100));
       });
       ++(error == "nothing was thrown" ? values : errors);
@@ -405,14 +405,14 @@ TEST(TransportFuzz, WhateverAMemberSendsEndsInAValueOrAnError) {
   EXPECT_GT(errors, 20);
 }
 
-TEST(TransportFuzz, WhateverAStrangerSaysIsShownOut) {
+TEST(TransportFuzz, CorruptedProofsAreDisconnected) {
   on_meshes(2, [](int rank, TcpMesh& mesh) {
     expect_messages_work(rank, mesh, 2);
     if (rank == 0) {
       for (unsigned seed = 0; seed < 500; ++seed) {
         std::mt19937 random(seed);
         HandshakeConnector connector(mesh_token, kData, {"rank 1", 1}, {"rank 0", 1});
-        const auto fd = knock(port_of(mesh));
+        const auto fd = connect_to(port_of(mesh));
         FrameDecoder decoder;
         auto challenge = receive_frame(fd.get(), decoder, Clock::now() + kLong);
         ASSERT_TRUE(challenge.ok());
@@ -423,7 +423,7 @@ TEST(TransportFuzz, WhateverAStrangerSaysIsShownOut) {
         bytes.resize(random() % 3 == 0 ? random() % bytes.size() : bytes.size());
         say(fd, bytes);
         ::shutdown(fd.get(), SHUT_WR);
-        expect_shown_out(fd);
+        expect_disconnected(fd);
       }
     }
     expect_messages_work(rank, mesh, 2);
