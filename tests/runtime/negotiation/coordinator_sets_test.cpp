@@ -37,7 +37,7 @@ TEST(CoordinatorJoin, CountsAsReadyForEverythingAndTheLastOneIsNamed) {
   EXPECT_TRUE(world.only().joined.empty());
 }
 
-TEST(CoordinatorJoin, WhatARankAskedForBeforeItJoinedIsItsOwn) {
+TEST(CoordinatorJoin, ATensorThatARankRequestedBeforeItJoinedIsItsOwn) {
   World world(2);
   ASSERT_TRUE(world.submit(1, tensor("a")).ok());
   ASSERT_TRUE(world.join(1).ok());
@@ -203,7 +203,7 @@ TEST(CoordinatorSets, ASecondOneOfTheSameRanksIsAnErrorThatNamesTheFirst) {
   says(world.only(), "process set 0 (the global one)");
 }
 
-TEST(CoordinatorSets, WhatWaitsInOneThatIsRemovedIsForgottenAndItsNumberToo) {
+TEST(CoordinatorSets, RemovalForgetsPendingTensorsAndTheNumber) {
   World world(3);
   world.submit_everywhere(test::add_set("s", {0, 1}));
   world.only();
@@ -221,7 +221,7 @@ TEST(CoordinatorSets, WhatWaitsInOneThatIsRemovedIsForgottenAndItsNumberToo) {
   EXPECT_EQ(world.only().new_set, 2);
 }
 
-TEST(CoordinatorDeterministic, RunsWhatRankZeroAskedForInItsOrderAndFusesGroupsOnly) {
+TEST(CoordinatorDeterministic, RunsTensorsInTheOrderOfRankZeroAndFusesGroupsOnly) {
   World world(2, {1024, milliseconds(5), true});
   for (const auto* name : {"a", "b", "c"}) ASSERT_TRUE(world.submit(0, tensor(name)).ok());
   for (const auto* name : {"x", "w"}) {
@@ -251,7 +251,7 @@ TEST(CoordinatorDeterministic, GivesUpAnOrderThatCannotBeKept) {
   EXPECT_EQ(names_of(world.only()), Names{"first"});
 }
 
-TEST(CoordinatorDeterministic, WhatWaitsInASetThatIsRemovedHoldsNobodyUp) {
+TEST(CoordinatorDeterministic, PendingTensorsOfARemovedSetDelayNothing) {
   World world(3, {1024, milliseconds(5), true});
   world.submit_everywhere(test::add_set("s", {0, 1}));
   world.only();

@@ -52,7 +52,7 @@ TEST(Coordinator, ASendAndAReceiveThatDifferAreAnError) {
   ASSERT_TRUE(world.submit(2, other).ok());
   says(world.only(), "Mismatched send_recv tensor shapes");
 
-  // As if a collective had the name of a send: all ranks hear of it.
+  // As if a collective had the name of a send: all ranks get the error.
   ASSERT_TRUE(world.submit(0, test::send_recv("s", 0, 2)).ok());
   ASSERT_TRUE(world.submit(1, tensor("s")).ok());
   EXPECT_TRUE(world.poll().empty());
@@ -93,7 +93,7 @@ TEST(Coordinator, ASendHasNoPlaceInTheOrderOfADeterministicWorld) {
   EXPECT_TRUE(world.only().error.ok());
 }
 
-TEST(Coordinator, GathersWhatIsReadyWhileTheExecutorHasEnoughToDo) {
+TEST(Coordinator, GathersReadyTensorsWhileTheExecutorHasEnoughToDo) {
   World world(3);
   for (const auto* name : {"a", "b", "c"}) world.submit_everywhere(tensor(name));
   EXPECT_TRUE(world.poll(Coordinator::kEnoughAhead).empty());
@@ -102,7 +102,7 @@ TEST(Coordinator, GathersWhatIsReadyWhileTheExecutorHasEnoughToDo) {
   EXPECT_EQ(names_of(responses[0]), (Names{"a", "b", "c"}));
 }
 
-TEST(Coordinator, ReleasesWhatHasWaitedForTheCycleTimeButNotWithoutEnd) {
+TEST(Coordinator, ReleasesTensorsAfterTheCycleTimeButNotWithoutEnd) {
   World world(3);
   const auto start = world.now;
   world.submit_everywhere(tensor("a"));
@@ -116,7 +116,7 @@ TEST(Coordinator, ReleasesWhatHasWaitedForTheCycleTimeButNotWithoutEnd) {
   EXPECT_EQ(world.coordinator.next_at(0), kNever);
 }
 
-TEST(Coordinator, WhatIsTunedHoldsFromTheNextResponseOn) {
+TEST(Coordinator, TunedParametersHoldFromTheNextResponseOn) {
   World world(3);
   const auto run = [&world](Kind kind) {
     world.submit_everywhere(test::of_kind(kind, "x", {2}));
@@ -243,7 +243,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "specified process set 2."}}),
     [](const auto& test_info) { return std::string(test_info.param.what); });
 
-TEST(Coordinator, AMismatchWithWhatIsCachedNamesBothSides) {
+TEST(Coordinator, AMismatchWithACachedTensorNamesBothSides) {
   World world(3);
   std::vector<EvictedTensor> evicted;
   world.cache.agreed(std::make_shared<const ResponseTensor>(ResponseTensor{tensor("t"), {}}),
@@ -306,7 +306,7 @@ TEST(MessageTable, AnIdThatDiesTakesNothingFromTheRowOfANewerOne) {
   EXPECT_EQ(row.by_id, test::ranks({0}));
 }
 
-TEST(CoordinatorLeave, WhatARankThatLeftWouldBeNeededForFailsAtOnce) {
+TEST(CoordinatorLeave, TensorsThatNeedARankThatLeftFailAtOnce) {
   World world(3);
   ASSERT_TRUE(world.submit(0, tensor("a")).ok());
   ASSERT_TRUE(world.leave(1).ok());

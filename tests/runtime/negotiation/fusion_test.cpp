@@ -29,7 +29,7 @@ std::vector<std::string> names(const std::vector<ReadyTensor>& batch) {
 }
 using Names = std::vector<std::string>;
 
-TEST(Fusion, TakesWhatFitsUpToTheThresholdAndNotAByteMore) {
+TEST(Fusion, FillsABatchUpToTheThresholdAndNotAByteMore) {
   std::deque<ReadyTensor> ready{ready_one("a", 4), ready_one("b", 4), ready_one("c", 2),
                                 ready_one("d", 1)};
   EXPECT_EQ(names(take_batch(ready, 40)), (Names{"a", "b", "c"}));

@@ -50,7 +50,7 @@ class GathererTest : public ::testing::Test {
   TimePoint now_{};
 };
 
-TEST_F(GathererTest, PassesOnWhatAllBelowAreReadyForAsOne) {
+TEST_F(GathererTest, PassesOnTensorsThatTheWholeSubtreeIsReadyForAsOne) {
   known(1, IntervalSet::range(0, 3));
   known(3, IntervalSet::range(0, 2));
   EXPECT_TRUE(collect().empty());
@@ -127,7 +127,7 @@ TEST_F(GathererTest, AJoinedRankIsNotWaitedForAndItsRequestsGoFirst) {
   EXPECT_TRUE(collect().empty());
 }
 
-TEST_F(GathererTest, ForgetsWhatWasSaidByAnIdThatHasGone) {
+TEST_F(GathererTest, ForgetsRequestsByAnIdThatHasGone) {
   known(1, IntervalSet::of(0));
   known(2, IntervalSet::of(0));
   std::vector<EvictedTensor> evicted;
@@ -162,7 +162,7 @@ TEST_F(GathererTest, WaitsForMembersOfTheProcessSetOnly) {
   EXPECT_EQ(collect().full.at(0).ranks, ranks({2, 3}));
 }
 
-TEST(LastRequests, OfARankAreWhatItSaidLastAlsoOfTwoThingsAtOneTime) {
+TEST(LastRequests, OfARankAreTheNewestAlsoIfTwoHaveOneTime) {
   LastRequests words;
   const TimePoint now{};
   words.heard(2, "first", now + milliseconds(5));

@@ -75,7 +75,7 @@ TEST(IntervalSet, DoesWhatAPlainSetDoes) {
   }
 }
 
-TEST(IntervalSet, NeighboursAreOneStretch) {
+TEST(IntervalSet, AdjacentIntervalsAreMerged) {
   IntervalSet set;
   for (const int rank : {3, 1, 2, 0}) set.insert(static_cast<IntervalSet::Value>(rank));
   EXPECT_EQ(set.intervals().size(), 1U);
@@ -83,7 +83,7 @@ TEST(IntervalSet, NeighboursAreOneStretch) {
   EXPECT_EQ(IntervalSet::of_ranks({2, 0, 1}).ranks(), (std::vector<int>{0, 1, 2}));
 }
 
-TEST(IntervalSet, WhatCanBeNoSetIsRefused) {
+TEST(IntervalSet, ImpossibleSetsAreRefused) {
   const auto decodes = [](const std::vector<std::uint64_t>& numbers, IntervalSet::Value limit) {
     WireWriter out;
     out.u32(static_cast<std::uint32_t>(numbers.size() / 2));

@@ -75,7 +75,7 @@ ResponseList some_response_list() {
 constexpr int kRanks = 8;
 constexpr std::size_t kCached = 1024;  // tensors in the reader's cache
 
-TEST(Messages, WhatIsEncodedIsDecoded) {
+TEST(Messages, EncodedMessagesAreDecoded) {
   EXPECT_EQ(
       decode_request_list(payload_of(encode_request_list(some_request_list())), kRanks).value(),
       some_request_list());

@@ -216,7 +216,7 @@ void tune_at_random(SimulatedWorld& world, int times) {
 
 class NegotiationSimulation : public ::testing::TestWithParam<Scenario> {};
 
-TEST_P(NegotiationSimulation, EveryEntryIsAnsweredOnceInOneOrderAndTheWorldEndsInPeace) {
+TEST_P(NegotiationSimulation, EveryEntryIsAnsweredOnceInOneOrderAndTheWorldEndsCleanly) {
   for (unsigned seed = 0; seed < static_cast<unsigned>(GetParam().seeds); ++seed) {
     SCOPED_TRACE(cat(GetParam().name, ", seed ", seed));
     std::mt19937 random(seed);
@@ -287,7 +287,7 @@ TEST(NegotiationSimulation, WithoutTheCacheEverythingIsAskedForInFullUntilItIsBa
 // Ranks that request the same tensors again and again, whatever the answers are, while others leave
 // one by one: a request that is under way when an error answers it must not be taken for the next
 // one.
-TEST(NegotiationSimulation, AsksAgainAfterAnErrorAreNotMistaken) {
+TEST(NegotiationSimulation, RepeatedRequestsAfterAnErrorAreNotMixedUp) {
   for (unsigned seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(cat("seed ", seed));
     constexpr int kSize = 13;

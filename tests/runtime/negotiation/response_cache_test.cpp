@@ -26,7 +26,7 @@ class Cache : public ::testing::Test {
   }
 };
 
-TEST_F(Cache, KnowsWhatWasAgreedAndNothingThatDiffersInAnything) {
+TEST_F(Cache, KnowsAgreedRequestsAndNothingThatDiffersInAnything) {
   ResponseCache cache(10);
   Request known = tensor("a");
   EXPECT_FALSE(cache.find(known, 0));
@@ -79,7 +79,7 @@ TEST_F(Cache, ARaggedTensorIsKnownToARankWhoseOwnExtentIsAsBefore) {
   }
 }
 
-TEST_F(Cache, WhatWasUsedLeastRecentlyGoesFirst) {
+TEST_F(Cache, TheLeastRecentlyUsedTensorIsEvictedFirst) {
   ResponseCache cache(3);
   for (const auto* name : {"a", "b", "c"}) EXPECT_TRUE(agree(cache, tensor(name)).empty());
   cache.used(*cache.find(tensor("a"), 0));

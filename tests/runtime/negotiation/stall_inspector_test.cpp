@@ -55,7 +55,7 @@ TEST_F(Stall, IsReportedAgainNoMoreOftenThanTheInterval) {
   EXPECT_EQ(world.warnings().size(), 10U);
 }
 
-TEST_F(Stall, ThatEndsIsReportedToo) {
+TEST_F(Stall, IsReportedWhenItEndsToo) {
   SimulatedWorld world(6, 2, 1, config_of(seconds(60), seconds(0)));
   stall(world);
   world.run(seconds(100));
@@ -103,7 +103,7 @@ TEST_F(Stall, ALimitBelowTheWarningTimeIsKeptToo) {
   EXPECT_TRUE(contains(world.failure(), "the limit is 20 s")) << world.failure();
 }
 
-TEST_F(Stall, IsNoMatterWhenNobodyWantsToKnow) {
+TEST_F(Stall, IsIgnoredWhenTheCheckIsOff) {
   SimulatedWorld world(6, 2, 1, config_of(seconds(0), seconds(0)));
   stall(world);
   world.run(seconds(10'000));
@@ -111,7 +111,7 @@ TEST_F(Stall, IsNoMatterWhenNobodyWantsToKnow) {
 }
 
 // As when the world fails at once: what a rank did last is heard only later.
-TEST_F(Stall, WhatOthersHaveAskedForIsNotSaidOfARankThatHasNot) {
+TEST_F(Stall, TheLastRequestOfARankThatSentNoneIsNotKnown) {
   SimulatedWorld world(2, 2, 1, config_of(seconds(60), seconds(0)));
   world.submit(0, {test::tensor("only by rank 0")});
   world.run(seconds(1));

@@ -84,7 +84,7 @@ std::vector<std::string> with(std::vector<std::string> names, const std::string&
   return names;
 }
 
-TEST(TensorQueue, KnowsWhatWasAgreedInWhateverOrderItIsAskedForAgain) {
+TEST(TensorQueue, KnowsAgreedTensorsInWhateverOrderTheyReturn) {
   AgreeingQueue queue;
   auto names = names_up_to(20);
   queue.push_all(names);
@@ -105,7 +105,7 @@ TEST(TensorQueue, KnowsWhatWasAgreedInWhateverOrderItIsAskedForAgain) {
   expect_step();
 }
 
-TEST(TensorQueue, WhatRunsInAnotherOrderThanItWasAskedForIsFound) {
+TEST(TensorQueue, ATensorThatRunsOutOfOrderIsFound) {
   AgreeingQueue queue;
   const auto names = names_up_to(12);
   queue.step(names);
@@ -139,7 +139,7 @@ TEST(TensorQueue, AStepBeginsWhenANameIsUsedAgain) {
   EXPECT_EQ(steps(), 2U) << "a was in none of this step";
 }
 
-TEST(TensorQueue, WhatHvdItselfSaysOfAStateIsNoStep) {
+TEST(TensorQueue, TransfersOfAStateByHvdItselfAreNoSteps) {
   AgreeingQueue queue;
   for (int chunk = 0; chunk < 5; ++chunk) queue.step({"hvd.elastic.chunk"});
   EXPECT_EQ(queue.meter().read(0).steps, 0U);
@@ -240,7 +240,7 @@ TEST(TensorQueue, ADifferentRequestUnderTheSameNameIsSentInFull) {
   expect(8, "by its id");
 }
 
-TEST(TensorQueue, WhatTheOthersRefusedLastTimeIsStillAgreedInItsFormerShape) {
+TEST(TensorQueue, ATensorThatFailedIsStillAgreedInItsFormerShape) {
   AgreeingQueue queue;
   queue.step({"a"});
   const auto agreed = queue.wanted();
@@ -257,7 +257,7 @@ TEST(TensorQueue, WhatTheOthersRefusedLastTimeIsStillAgreedInItsFormerShape) {
   EXPECT_EQ(queue.agree(), std::vector<std::string>{"a by its id"});
 }
 
-TEST(TensorQueue, WhatIsRefusedGoesBackAndLeavesNothing) {
+TEST(TensorQueue, ARefusedEntryGoesBackAndLeavesNothing) {
   AgreeingQueue queue;
   queue.step({"a", "b", "c"});
   ASSERT_TRUE(queue.push(entry_of("c")).ok());
@@ -284,7 +284,7 @@ TEST(TensorQueue, WhatIsRefusedGoesBackAndLeavesNothing) {
   queue.step({"a", "b", "c"});
 }
 
-TEST(TensorQueue, NamesThatNobodyUsesGoAndComeBackAsNewOnes) {
+TEST(TensorQueue, UnusedNamesAreDroppedAndReturnAsNewOnes) {
   AgreeingQueue queue;
   const auto many = names_up_to(static_cast<int>(TensorQueue::kMaxIdle) + 2);
   const std::vector<std::string> few{"tensor.0", "tensor.1", "tensor.2"};
