@@ -1,4 +1,4 @@
-// What every Copier does: of GPUs in the memory of the host, and, where there is one, of a GPU.
+// Tests of every Copier: for GPUs in the memory of the host and, where there is one, for a GPU.
 #include <cstring>
 #include <gtest/gtest.h>
 #include <string>
@@ -88,7 +88,7 @@ TEST_P(CopierTest, DigestsAreThoseOfTheHostOfEitherKindOfMemoryAndAnyLength) {
   }
 }
 
-TEST_P(CopierTest, WhatTheDeviceHasNoRoomForIsAnErrorAndNothingElseSuffers) {
+TEST_P(CopierTest, AnAllocationBeyondTheDevicesMemoryIsAnErrorAndHarmsNothingElse) {
   const auto refused = copier_->allocate(KeptIn::device, std::size_t{1} << 50);
   EXPECT_EQ(refused.status().code(), Code::resource_exhausted) << refused.status().to_string();
   EXPECT_TRUE(copier_->health().ok());

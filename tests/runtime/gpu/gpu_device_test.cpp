@@ -174,14 +174,14 @@ std::unique_ptr<Gpu> open_gpu() {
 }
 
 // Many extents of all lengths, from and to places of every alignment.
-TEST(DeviceKernel, WhatPassesIsWhatTheSameCodeMakesOfItOnTheHost) {
+TEST(DeviceKernel, CastsGiveTheResultsOfTheSameCodeOnTheHost) {
   HVD_NEEDS_A_GPU();
   const auto gpu = open_gpu();
   ASSERT_NE(gpu, nullptr);
   constexpr std::size_t kBytes = std::size_t{4} << 20;
   const DeviceMemory from(kBytes);
   const DeviceMemory to(kBytes);
-  int passages = 0;
+  int casts = 0;
   for (int a = 0; a < kDataTypes; ++a) {
     for (int b = 0; b < kDataTypes; ++b) {
       for (const double factor : {1.0, 0.5, 3.0}) {
@@ -222,7 +222,7 @@ TEST(DeviceKernel, WhatPassesIsWhatTheSameCodeMakesOfItOnTheHost) {
           ASSERT_TRUE(gpu->copy(0, cast, extents).ok());
         });
         if (!known) continue;
-        ++passages;
+        ++casts;
         wait_for(*gpu);
         Bytes got(kBytes);
         transfer(got.data(), to.get(), kBytes);
@@ -233,7 +233,7 @@ TEST(DeviceKernel, WhatPassesIsWhatTheSameCodeMakesOfItOnTheHost) {
       }
     }
   }
-  EXPECT_EQ(passages, 3 * 31);
+  EXPECT_EQ(casts, 3 * 31);
 }
 
 double seconds_of(int times, const std::function<void()>& work) {

@@ -1,4 +1,4 @@
-// What is decided before a GPU is asked, and whether there is one to ask.
+// Decisions that need no GPU, and the search for one.
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <memory>
@@ -38,7 +38,7 @@ TEST(GpuPlan, FloatingPointIsAveragedByTheLibraryAndIntegersByUs) {
   EXPECT_EQ(integers.out.divisor, 3);
 }
 
-TEST(GpuPlan, WhatTheLibraryCannotAddTravelsAsWhatItCan) {
+TEST(GpuPlan, ElementsThatTheLibraryCannotReduceTravelAsTypesThatItCan) {
   EXPECT_EQ(plan_reduction(request_of(DataType::int16, ReduceOp::product), 2, true).wire,
             DataType::int32);
   EXPECT_EQ(plan_reduction(request_of(DataType::uint16, ReduceOp::sum), 2, true).wire,
@@ -114,7 +114,7 @@ TEST(GpuPlan, RowsAreGatheredInBlocksUnlessMostOfThemWouldBePadding) {
   EXPECT_FALSE(gathers_in_blocks(std::vector<std::size_t>{64 * mib, 0, 0}));
 }
 
-TEST(GpuPlan, LargeWorldsMeetAtSeveralRanksWhereTheLibraryCan) {
+TEST(GpuPlan, LargeWorldsBootstrapAtSeveralRanksWhereTheLibraryCan) {
   EXPECT_EQ(roots_of(2048, 22000), 1);
   EXPECT_EQ(roots_of(1, 22800), 1);
   EXPECT_EQ(roots_of(256, 22800), 1);
@@ -124,7 +124,7 @@ TEST(GpuPlan, LargeWorldsMeetAtSeveralRanksWhereTheLibraryCan) {
 
 // --- blocks of a kernel -------------------------------------------------------------------------
 
-TEST(GpuPieces, EveryElementOfEveryStretchIsInExactlyOneBlock) {
+TEST(GpuPieces, EveryElementOfEveryExtentIsInExactlyOneBlock) {
   std::vector<char> memory(1 << 20);
   std::vector<CopyExtent> extents;
   std::size_t expected = 0;
@@ -170,7 +170,7 @@ TEST(GpuPieces, BlocksAreSmallEnoughToOccupyTheDeviceAndLargeEnoughToBeWorthIt) 
   EXPECT_EQ(elements_per_block({&much, 1}, 4, 132), 16'384U);
 }
 
-// --- who may meet -------------------------------------------------------------------------------
+// --- capability exchange ------------------------------------------------------------------------
 
 Capabilities ready_on(const std::string& uuid) {
   Capabilities one;
@@ -183,7 +183,7 @@ std::string verdict(const std::vector<Capabilities>& all) {
   return check_capabilities(all, kNames).message();
 }
 
-TEST(GpuCapabilityExchange, WhatWasSaidIsReadAndRubbishIsNot) {
+TEST(GpuCapabilityExchange, EncodedCapabilitiesAreReadAndRubbishIsRefused) {
   auto one = ready_on("GPU-1");
   one.ready = {Code::not_found, std::string(2'000, 'x')};
   one.id = one.id_inside = one.id_across = std::string(128, '\xFF');
@@ -227,7 +227,7 @@ TEST(GpuCapabilityExchange, Float8IsAddedAsItIsOnlyWhereAllCan) {
   EXPECT_FALSE(adds_float8(22809, 22809, 8)) << "an A100 does not";
 }
 
-TEST(GpuCapabilityExchange, WhoeverStandsInTheWayIsNamed) {
+TEST(GpuCapabilityExchange, TheVerdictNamesTheRanksThatCannotTakePart) {
   EXPECT_EQ(verdict({ready_on("1"), ready_on("2"), ready_on("3")}), "");
 
   auto without = ready_on("2");
@@ -251,7 +251,7 @@ TEST(GpuCapabilityExchange, WhoeverStandsInTheWayIsNamed) {
       << clash;
 }
 
-TEST(GpuCapabilityExchange, TwoOnOneGpuMayMeetIfBothMay) {
+TEST(GpuCapabilityExchange, TwoRanksMayShareAGpuIfBothAllowIt) {
   auto one = ready_on("1");
   auto other = ready_on("1");
   one.identity.may_share_device = true;
@@ -273,7 +273,7 @@ class GpuTeardown : public ::testing::Test {
   TimePoint now_{std::chrono::hours(1)};
 };
 
-TEST_F(GpuTeardown, ItRevokesRestsAndDestroysWhenThePeersAreQuiet) {
+TEST_F(GpuTeardown, ItRevokesRestsAndDestroysWhenThePeersAreIdle) {
   EXPECT_EQ(it_.failed(now_), Action::close);
   EXPECT_EQ(it_.all_out(true, now_), Action::revoke);
   EXPECT_EQ(it_.revoked(true, now_), Action::none);
@@ -292,7 +292,7 @@ TEST_F(GpuTeardown, ItAbortsWhereNothingCanBeRevoked) {
   EXPECT_EQ(it_.state(), State::gone);
 }
 
-TEST_F(GpuTeardown, ItAbortsWhatCouldNotBeRevoked) {
+TEST_F(GpuTeardown, ItAbortsCommunicatorsThatCouldNotBeRevoked) {
   it_.failed(now_);
   it_.all_out(true, now_);
   EXPECT_EQ(it_.revoked(false, now_), Action::abort);
@@ -308,7 +308,7 @@ TEST_F(GpuTeardown, NothingIsAbortedWhileSomebodyIsInACall) {
   EXPECT_EQ(it_.state(), State::closing);
 }
 
-TEST_F(GpuTeardown, EachStepThatGetsStuckEndsTheProcessAndSaysInWhat) {
+TEST_F(GpuTeardown, EachStepThatGetsStuckEndsTheProcessAndIsNamed) {
   const auto later = now_ + std::chrono::minutes(1);
   const auto at = [&](int steps) {
     CommunicatorTeardown one(limits_);
@@ -348,7 +348,7 @@ TEST(GpuModule, OneThatIsMissingIsNamedWithWhereItWasLookedFor) {
   EXPECT_NE(why.find("HVD_NCCL_MODULE"), std::string::npos) << why;
 }
 
-TEST(GpuModule, AFileThatIsNoneIsAnErrorThatNamesIt) {
+TEST(GpuModule, AFileThatIsNoModuleIsAnErrorThatNamesIt) {
   const std::string text = cat(HVD_SOURCE_DIR, "/LICENSE");
   EXPECT_NE(why_not({text}).find(text), std::string::npos) << why_not({text});
   // A library, but not ours.

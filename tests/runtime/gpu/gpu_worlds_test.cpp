@@ -1,4 +1,4 @@
-// Worlds with GPUs in the memory of the host: steps, streams, failures, who may meet, how it ends.
+// Worlds with GPUs in the memory of the host: steps, streams, failures, capabilities, teardown.
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -125,7 +125,7 @@ TEST(GpuWorlds, WithAStreamTheCallIsDoneAsSoonAsTheStreamWaitsForTheResult) {
         const auto& reached = *static_cast<std::atomic<bool>*>(stream.load());
         EXPECT_FALSE(reached);
         event->set();
-        // What comes behind it in the lane is there after it.
+        // Later work of the lane is done after it.
         std::vector<float> next(10, 1.0F);
         ASSERT_TRUE(outcome_of(submit(world, gpu_allreduce("next", next))).ok());
         EXPECT_TRUE(reached);
@@ -141,8 +141,8 @@ Change by_hosts(const Change& change) {
   };
 }
 
-// Three worlds one after the other, each of which fails in the midst of an allreduce; each rank has
-// so many communicators.
+// Three worlds one after the other, each of which fails during an allreduce; each rank has so many
+// communicators.
 void fail_again_and_again(int size, int communicators, const Change& configure) {
   for (const bool can_revoke : {true, false}) {
     Fabric fabric;
@@ -180,7 +180,7 @@ void fail_again_and_again(int size, int communicators, const Change& configure) 
             with_gpus(fabric, options)(spec);
             configure(spec);
           });
-      // Those of this world; those of worlds before have been destroyed.
+      // The communicators of this world; those of earlier worlds have been destroyed.
       EXPECT_EQ(fabric.living, can_revoke ? size * communicators : 0)
           << "generation " << generation;
     }
@@ -191,11 +191,11 @@ void fail_again_and_again(int size, int communicators, const Change& configure) 
   }
 }
 
-TEST(GpuWorlds, AFailureEndsWhatIsInFlightAndTheCommunicatorsRestUntilTheNextWorld) {
+TEST(GpuWorlds, AFailureEndsCollectivesInFlightAndTheCommunicatorsRestUntilTheNextWorld) {
   fail_again_and_again(3, 1, [](runtime::WorldSpec&) {});
 }
 
-TEST(GpuWorlds, AFailureEndsWhatGoesByHostsOnBothFloors) {
+TEST(GpuWorlds, AFailureEndsHierarchicalCollectivesOnBothLevels) {
   fail_again_and_again(4, 3, by_hosts([](runtime::WorldSpec&) {}));
 }
 

@@ -1,5 +1,5 @@
-// Memory of a GPU that is none, as a program sees that of a real one: addresses that it can hand
-// on, and end by if it reads or writes there. Safe from any thread.
+// Memory of a simulated GPU, as a program sees that of a real one: it can pass the addresses on,
+// and is ended by a signal if it reads or writes there. Safe from any thread.
 #pragma once
 
 #include <cstddef>

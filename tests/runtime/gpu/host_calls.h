@@ -1,5 +1,5 @@
-// Collectives between GPUs that are none: what one member calls together, as bytes that it brings
-// to a Room, and what comes out of what all have brought.
+// Collectives between simulated GPUs: the calls that one member groups, as bytes that it brings to
+// a Room, and the results of the bytes of all members.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class HostCalls {
   HostCalls(std::vector<HostCall> calls, std::shared_ptr<Room> room, int rank, int size)
       : calls_(std::move(calls)), room_(std::move(room)), rank_(rank), size_(size) {}
 
-  // All members come with the same calls, but for who sends to whom.
+  // All members come with the same calls, except for senders and receivers.
   void operator()() const;
 
  private:

@@ -61,7 +61,7 @@ class HostCopier final : public runtime::gpu::Copier {
   HostLane& stream_of(cuda::Stream stream) const {
     return stream == nullptr ? *options_.legacy_stream : HostLane::of(stream);
   }
-  // What comes in `second` waits for what is in `first`.
+  // Later work of `second` waits for the work that is in `first`.
   static void order(HostLane& first, HostLane& second) {
     auto state = std::make_shared<HostEvent::State>();
     first.put([state] { state->set(); });

@@ -67,7 +67,7 @@ void pass(const ElementCast& cast, const CopyExtent& extent) {
   if (!known) std::abort();  // no kernel would do it
 }
 
-// What the library would refuse, or do wrong.
+// False for types that the library would refuse, or reduce wrongly.
 bool is_native(DataType type, bool adds_float8) {
   if (is_float8(type)) return adds_float8;
   return type != DataType::boolean && type != DataType::uint16 && type != DataType::int16;

@@ -1,6 +1,5 @@
-// What a program does on GPUs that are none (host_gpu_module.cpp), which HVD_NCCL_MODULE names: as
-// on real ones its kernels run in a stream, later, and only they can read what is in the device's
-// memory.
+// Operations of a program on simulated GPUs (host_gpu_module.cpp), which HVD_NCCL_MODULE names. As
+// on real GPUs, kernels run later, in a stream, and only they can read the device's memory.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// A queue of work on a GPU that is none: what is put into it is done in that order, by a thread of
-// its own. Any thread may put; it ends when all is done.
+// A queue of work on a simulated GPU: a thread of its own does the work in the order of put(). Any
+// thread may put; the queue ends when all is done.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
-// Where the communicators of GPUs that are none meet: by ids, as those of the library do. A round
-// of one communicator: everybody brings something, and gets what all have brought.
+// The network of the communicators of simulated GPUs, which find each other by ids, as those of the
+// library do. In a round of one communicator each member brings bytes, and gets those of all.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// The network of processes: sockets without a name in the file system, which end with whoever holds
-// them.
+// The network of processes: sockets without a name in the file system, which end with their
+// processes.
 #include <cstddef>
 #include <cstring>
 #include <sys/socket.h>
@@ -89,7 +89,7 @@ class SocketRoom final : public Room {
   }
 
  private:
-  // What others bring is larger than what a socket holds, so they are all read before any is
+  // The data of a member is larger than a socket's buffer, so all members are read before any is
   // answered.
   bool pass_on(std::string mine, std::vector<std::string>& all) {
     if (!gather()) return false;
@@ -127,7 +127,7 @@ class SocketRoom final : public Room {
 
   UniqueFd socket_;
   int rank_;
-  std::size_t come_ = 1;  // members who are here; this one is
+  std::size_t come_ = 1;  // members that are here; this one is
   std::mutex mutex_;
   std::condition_variable changed_;
   bool left_ = false;              // under mutex_
