@@ -29,8 +29,8 @@ void on_threads(int size, const RankBody& body) {
   threads.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      HubExchange meeting(hub, rank);
-      body(rank, meeting);
+      HubExchange exchange(hub, rank);
+      body(rank, exchange);
     });
   }
   for (auto& thread : threads) thread.join();
@@ -41,8 +41,8 @@ void on_threads(int size, const RankBody& body) {
   if (::getppid() != test) ::_exit(kFailed);
   bool failed = false;
   try {
-    SocketExchange meeting(fd);
-    body(rank, meeting);
+    SocketExchange exchange(fd);
+    body(rank, exchange);
   } catch (const std::exception& error) {
     failed = true;
     ADD_FAILURE() << "rank " << rank << ": " << error.what();
@@ -144,7 +144,7 @@ class RankProcesses {
     if (waiting == 0) return {};
     if (waiting < static_cast<std::ptrdiff_t>(ranks_.size())) {
       if (running() == static_cast<int>(ranks_.size())) return {};
-      return {Code::aborted, "a rank has ended, and others wait in a meeting for it"};
+      return {Code::aborted, "a rank has ended, and others wait in an exchange for it"};
     }
     WireWriter blobs;
     std::vector<std::string> all;

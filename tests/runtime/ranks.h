@@ -33,7 +33,7 @@ class SocketExchange final : public runtime::Exchange {
 
 enum class RanksAs { threads, processes };
 
-using RankBody = std::function<void(int rank, runtime::Exchange& meeting)>;
+using RankBody = std::function<void(int rank, runtime::Exchange& exchange)>;
 
 // Calls `body` on as many ranks at the same time, and returns when all have ended. Processes are
 // forked: they see what the test created before, and changes of theirs stay their own, except that

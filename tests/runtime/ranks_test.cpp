@@ -1,5 +1,5 @@
-// What tests that use ranks.h rely on: a rank's failure is a failure of the test, and nothing is
-// left behind.
+// Guarantees of ranks.h to tests that use it: a rank's failure is a failure of the test, and
+// nothing is left behind.
 #include "tests/runtime/ranks.h"
 
 #include <cerrno>
@@ -21,10 +21,10 @@ void expect_no_children() {
 
 class Ranks : public ::testing::TestWithParam<RanksAs> {};
 
-TEST_P(Ranks, MeetAsOftenAsTheyLike) {
-  on_ranks(GetParam(), 4, [](int rank, runtime::Exchange& meeting) {
+TEST_P(Ranks, ExchangeDataAsOftenAsTheyLike) {
+  on_ranks(GetParam(), 4, [](int rank, runtime::Exchange& exchange) {
     for (int round = 0; round < 50; ++round) {
-      const auto all = meeting.exchange(cat(rank, " in ", round), Clock::now() + kLong);
+      const auto all = exchange.exchange(cat(rank, " in ", round), Clock::now() + kLong);
       ASSERT_TRUE(all.ok()) << all.status().message();
       ASSERT_EQ(all->size(), 4U);
       for (std::size_t from = 0; from < 4; ++from)
@@ -41,8 +41,8 @@ INSTANTIATE_TEST_SUITE_P(As, Ranks, ::testing::Values(RanksAs::threads, RanksAs:
 
 // The others would wait for ever.
 void wait_while(int victim, const std::function<void()>& ends) {
-  on_ranks(RanksAs::processes, 3, [&](int rank, runtime::Exchange& meeting) {
-    ASSERT_TRUE(meeting.exchange("", Clock::now() + kLong).ok());
+  on_ranks(RanksAs::processes, 3, [&](int rank, runtime::Exchange& exchange) {
+    ASSERT_TRUE(exchange.exchange("", Clock::now() + kLong).ok());
     if (rank == victim) ends();
     for (;;) ::pause();
   });
@@ -58,13 +58,13 @@ TEST(RankProcesses, AreAllGoneWhenOneHasFailed) {
   expect_no_children();
 }
 
-TEST(RankProcesses, AreAllGoneWhenOneHasLeftTheOthersInAMeeting) {
+TEST(RankProcesses, AreAllGoneWhenOneLeavesTheOthersInAnExchange) {
   const auto leave_them = [] {
-    on_ranks(RanksAs::processes, 3, [](int rank, runtime::Exchange& meeting) {
-      if (rank != 1) (void)meeting.exchange("", Clock::now() + kLong);
+    on_ranks(RanksAs::processes, 3, [](int rank, runtime::Exchange& exchange) {
+      if (rank != 1) (void)exchange.exchange("", Clock::now() + kLong);
     });
   };
-  EXPECT_NONFATAL_FAILURE(leave_them(), "a rank has ended, and others wait in a meeting for it");
+  EXPECT_NONFATAL_FAILURE(leave_them(), "a rank has ended, and others wait in an exchange for it");
   expect_no_children();
 }
 

@@ -105,7 +105,7 @@ hvd_test(hvd_shm_test
   LABELS quick
   TIMEOUT 300)
 
-# What belongs to GPUs, without one: the module is loaded, and says so.
+# Tests of GPU code without a GPU: the module is loaded, and says that there is none.
 if(HVD_HAS_CUDA)
   set(nccl_module $<TARGET_FILE:hvd_nccl>)
 endif()

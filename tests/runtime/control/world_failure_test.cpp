@@ -1,4 +1,4 @@
-// What the members of a world are told when something goes wrong.
+// Errors that the members of a world get when something goes wrong.
 #include <atomic>
 #include <barrier>
 #include <csignal>
@@ -163,7 +163,7 @@ TEST(WorldForming, ARankThatCannotAcceptFailsForThatReasonAndTheOthersForItsSake
   }
 }
 
-TEST(WorldAbort, EndsWhatIsInFlightOnEveryRankWithTheReasonGiven) {
+TEST(WorldAbort, EndsCollectivesInFlightOnEveryRankWithTheReasonGiven) {
   for (int aborter = 0; aborter < 4; ++aborter) {
     std::barrier all_have_it(4);
     run_world(4, [&](int rank, World& world) {
@@ -326,7 +326,7 @@ void KilledRank::kill_and_check(int victim, bool all_begin) {
   }
 }
 
-TEST_P(KilledRank, IsNamedToAllOthersInTheMidstOfTheirData) { kill_and_check(GetParam(), true); }
+TEST_P(KilledRank, IsNamedToAllOthersDuringTheirTransfers) { kill_and_check(GetParam(), true); }
 
 // Of two ranks the higher one connects: the lower ones would wait for that until their timeout.
 TEST_P(KilledRank, IsNamedToRanksThatWaitForItsFirstConnection) {
@@ -470,7 +470,7 @@ TEST(WorldInterrupt, EndsAWorldThatIsBeingFormed) {
   EXPECT_EQ(world.status().code(), Code::aborted) << world.status().to_string();
 }
 
-TEST(WorldInterrupt, EndsWhatIsInFlightOnAllRanksForItsReason) {
+TEST(WorldInterrupt, EndsCollectivesInFlightOnAllRanksForItsReason) {
   std::vector<std::shared_ptr<Interrupt>> interrupts(3);
   for (auto& interrupt : interrupts) interrupt = std::make_shared<Interrupt>();
   std::latch all_are_here(3);

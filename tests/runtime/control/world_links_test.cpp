@@ -1,5 +1,5 @@
-// What a world measures of the links between its hosts, and which algorithms it takes for that. All
-// hosts are this machine.
+// The speeds that a world measures of the links between its hosts, and the algorithms that it takes
+// for them. All hosts are this machine.
 #include <gtest/gtest.h>
 #include <map>
 #include <memory>
@@ -122,7 +122,7 @@ TEST_F(WorldLinks, ASetOfSomeHostsGoesBySize) {
   EXPECT_EQ(taken, (Algorithms{{kInTheSet, "ring"}}));
 }
 
-// What rank 0 has measured while all ranks reduced.
+// The speed that rank 0 has measured while all ranks reduced.
 LinkSpeed measured(const Change& change) {
   const auto meter = std::make_shared<LinkMeter>();
   run_world_to_end(
@@ -149,7 +149,7 @@ TEST_F(WorldLinks, SeveralRanksOfAHostMeasureThemTogether) {
   EXPECT_GT(speed.megabytes_per_second, 0U);
 }
 
-TEST_F(WorldLinks, OneHostHasNone) {
+TEST_F(WorldLinks, OneHostHasNoLinksToMeasure) {
   const LinkSpeed speed = measured([](runtime::WorldSpec& spec) {
     for (auto& member : spec.members) member.host = "h";
     spec.config.shared_memory = false;

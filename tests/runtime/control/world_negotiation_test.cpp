@@ -187,7 +187,7 @@ TEST(WorldSets, RulesAreToldApartByTheirErrors) {
   });
 }
 
-TEST(WorldSets, WhatIsInFlightInASetThatIsRemovedFails) {
+TEST(WorldSets, TensorsInFlightInASetThatIsRemovedFail) {
   run_world_to_end(4, [](int rank, World& world) {
     for (int round = 0; round < 10; ++round) {
       const int set = add_set(world, "s", {1, 2, 3});

@@ -63,7 +63,7 @@ void store(DataType type, std::byte* at, double value) {
 
 bool is_float(DataType type) { return type >= DataType::float16; }
 
-// What element i must be on every rank, computed in double.
+// The value of element i on every rank, computed in double.
 double expected(DataType type, ReduceOp op, int size, std::size_t i) {
   std::vector<double> values;
   for (int rank = 0; rank < size; ++rank) {
@@ -197,7 +197,7 @@ TEST_P(WorldTest, BroadcastReachesAllFromEveryRoot) {
   });
 }
 
-TEST_P(WorldTest, NobodyPassesABarrierBeforeAllHaveComeToIt) {
+TEST_P(WorldTest, NoRankPassesABarrierBeforeAllHaveReachedIt) {
   const int size = GetParam();
   std::atomic<int> arrived = 0;
   run_world_to_end(size, [&](int /*rank*/, World& world) {

@@ -16,7 +16,7 @@ struct Thread {
   std::string cores;
 };
 
-// Those of this process, by their numbers, as /proc has them.
+// The threads of this process, by their numbers, as /proc has them.
 std::map<std::string, Thread> threads() {
   std::map<std::string, Thread> all;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {

@@ -171,7 +171,7 @@ TEST(Float8, FactorsAreAppliedInFloatAndRoundedOnce) {
         }
         EXPECT_EQ(wide[code], value);
         EXPECT_EQ(narrow[code], encoded(format, meanings, value)) << value;
-        // What is multiplied by 1 is not touched: infinities are still there.
+        // A factor of 1 changes nothing: infinities are still there.
         EXPECT_EQ(scaled[code], factor == 1.0 ? code : encoded(format, meanings, value)) << value;
       }
     }

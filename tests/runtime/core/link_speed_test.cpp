@@ -51,7 +51,7 @@ TEST(LinkSpeed, StaysWithinAQuarter) {
   }
 }
 
-TEST(LinkSpeed, WhatIsKnownIsNotMeasured) {
+TEST(LinkSpeed, AKnownSpeedIsNotMeasured) {
   const LinkSpeed known{microseconds(10), 50};
   LinkMeter meter(known);
   meter.set_round_trip(microseconds(300));

@@ -29,9 +29,9 @@ class Algorithms : public ::testing::TestWithParam<int> {
   using PeersBody = std::function<void(int rank, const Peers& peers)>;
   static void on_peers(const PeersBody& body) {
     const MeshSockets sockets(3);
-    on_ranks(RanksAs::threads, GetParam(), [&body](int rank, runtime::Exchange& meeting) {
+    on_ranks(RanksAs::threads, GetParam(), [&body](int rank, runtime::Exchange& exchange) {
       const auto mesh = make_mesh(runtime::Transport::hvd, rank, GetParam());
-      connect_through(meeting, *mesh);
+      connect_through(exchange, *mesh);
       std::vector<int> ranks(static_cast<std::size_t>(GetParam()));
       std::iota(ranks.begin(), ranks.end(), 0);
       try {
@@ -41,7 +41,7 @@ class Algorithms : public ::testing::TestWithParam<int> {
         mesh->abort({Code::aborted, "the test has failed"});
       }
       // Nobody leaves while another may still be receiving.
-      EXPECT_TRUE(meeting.exchange("", Clock::now() + kLong).ok());
+      EXPECT_TRUE(exchange.exchange("", Clock::now() + kLong).ok());
     });
   }
 };
@@ -59,7 +59,7 @@ std::vector<std::byte> bytes_of(int seed, std::size_t count) {
   return bytes;
 }
 
-TEST_P(Algorithms, ABroadcastGivesAllWhatTheRootHas) {
+TEST_P(Algorithms, ABroadcastGivesAllRanksTheDataOfTheRoot) {
   on_peers([](int rank, const Peers& peers) {
     for (const std::size_t size :
          {std::size_t{1}, std::size_t{5'001}, kPieceBytes, 2 * kPieceBytes + 7}) {
@@ -75,7 +75,7 @@ TEST_P(Algorithms, ABroadcastGivesAllWhatTheRootHas) {
   });
 }
 
-TEST_P(Algorithms, NobodyLeavesABarrierBeforeAllHaveCome) {
+TEST_P(Algorithms, NoRankLeavesABarrierBeforeAllHaveCome) {
   std::atomic<int> came = 0;
   on_peers([&came](int rank, const Peers& peers) {
     std::mt19937 random(static_cast<unsigned>(rank));
@@ -120,7 +120,7 @@ TEST_P(Algorithms, EveryRankOfADoublingHasTheSameBits) {
   std::vector<std::vector<float>> all(static_cast<std::size_t>(GetParam()));
   on_peers([&all](int rank, const Peers& peers) {
     auto& data = all[static_cast<std::size_t>(rank)];
-    // What depends on the order of the additions.
+    // Elements whose sums depend on the order of the additions.
     for (int i = 0; i < 1'001; ++i) data.push_back(1.0F / static_cast<float>(3 * rank + i + 1));
     runtime::FusionBuffer scratch;
     runtime::doubling_allreduce(peers, data.data(), data.size(), sizeof(float),
@@ -187,17 +187,17 @@ void reduce_parts(int rank, const Peers& peers, decltype(runtime::ring_allreduce
   EXPECT_EQ(parts.inputs, before);
 }
 
-TEST_P(Algorithms, ARingReducesWhatLiesInSeveralParts) {
+TEST_P(Algorithms, ARingReducesTensorsInSeveralParts) {
   on_peers(
       [](int rank, const Peers& peers) { reduce_parts(rank, peers, runtime::ring_allreduce); });
 }
 
-TEST_P(Algorithms, BlocksThatGoDirectlyReduceWhatLiesInSeveralParts) {
+TEST_P(Algorithms, DirectBlocksReduceTensorsInSeveralParts) {
   on_peers(
       [](int rank, const Peers& peers) { reduce_parts(rank, peers, runtime::direct_allreduce); });
 }
 
-TEST_P(Halving, ReducesWhatLiesInSeveralParts) {
+TEST_P(Halving, ReducesTensorsInSeveralParts) {
   on_peers(
       [](int rank, const Peers& peers) { reduce_parts(rank, peers, runtime::halving_allreduce); });
 }

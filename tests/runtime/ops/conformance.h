@@ -1,14 +1,14 @@
-// What every family of operations must do, whatever carries the bytes: a table of operation x type
-// x ranks x in place or not x new or cached x sizes x world or part of it, against reference.h. A
+// The conformance tables of every family of operations over every transport: operation x type x
+// ranks x in place or not x new or cached x sizes x world or part of it, against reference.h. A
 // backend is a line in a test, or two:
 //
 //     INSTANTIATE_TEST_SUITE_P(Gloo, Conformance, every_table(gloo_backend()), table_name);
 //     INSTANTIATE_TEST_SUITE_P(GlooInProcesses, Conformance,
 //                              every_table(gloo_backend(), RanksAs::processes), table_name);
 //
-// and all that it has to give is a way to run something on n ranks, which are threads or processes.
-// "New or cached" is a question to what negotiates: there every call is made under a name that
-// nobody knows, and then once more, and the rank says how it has asked for it.
+// and all that it has to give is a way to run a function on n ranks, which are threads or
+// processes. "New or cached" concerns backends that negotiate: there every call is made under a new
+// name, and then once more, and the rank says how it has requested it.
 #pragma once
 
 #include <algorithm>
@@ -51,8 +51,8 @@ class RankUnderTest {
   virtual std::optional<runtime::CacheStats> cache_stats() const { return std::nullopt; }
 };
 
-// What is much and what is little may be set so that some kilobytes are much: the table calls
-// tensors of a few hundred bytes, of 2 KB and more, and of megabytes.
+// Limits of sizes may be set so that some kilobytes count as large: the table calls tensors of a
+// few hundred bytes, of 2 KB and more, and of megabytes.
 inline constexpr std::size_t kLittleBytes = 1024;
 // Of what fuses, so that the larger tensors are more than one batch holds.
 inline constexpr std::size_t kFusionThreshold = 2048;
@@ -67,8 +67,8 @@ struct Backend {
   bool adasum = true;  // it does that, too
 };
 
-// Tensors of one call, as one rank has them. What goes in is made from the rank's number, so that
-// every rank can say what all others bring.
+// Tensors of one call, as one rank has them. Inputs are made from the rank's number, so that every
+// rank can compute those of all others.
 struct Call {
   runtime::Kind kind = runtime::Kind::allreduce;
   DataType type = DataType::float32;
@@ -80,7 +80,7 @@ struct Call {
   bool in_place = false;
   bool allocated = false;           // the output is asked for
   bool uneven = false;              // alltoall: with splits
-  std::vector<int> ranks;           // of the world, who are the set
+  std::vector<int> ranks;           // of the world, which form the set
   std::vector<int> joined = {};     // of the world
   int root = 0;                     // of the world
   double tolerance = 0;             // of the result's largest element

@@ -1,5 +1,5 @@
-// What operations over Gloo do besides computing what the conformance tables say: errors that
-// concern one tensor, memory, readiness, and ends.
+// Operations over Gloo, besides the results that the conformance tables check: errors that concern
+// one tensor, memory, readiness, and ends.
 #include <atomic>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -167,7 +167,7 @@ TEST_P(GlooOps, TensorsOnADeviceAreLeftToOthers) {
   });
 }
 
-TEST_P(GlooOps, AnAbortEndsWhatWaitsAndWhatComesLater) {
+TEST_P(GlooOps, AnAbortEndsPendingAndLaterOperations) {
   std::atomic<int> entered = 0;
   on_ranks(3, [&](int rank, GlooRank& self) {
     if (rank == 2) return;  // it never comes: the others wait for it
@@ -183,7 +183,7 @@ TEST_P(GlooOps, AnAbortEndsWhatWaitsAndWhatComesLater) {
   });
 }
 
-// Whatever is done, it is said where it is and what it has become.
+// Every outcome has the place and the shape of its output.
 TEST_P(GlooOps, AnOutcomeSaysWhereTheOutputIsAndOfWhichShape) {
   const std::vector<std::pair<Kind, std::int64_t>> rows_of_kinds{{Kind::allreduce, 4},
                                                                  {Kind::broadcast, 4},

@@ -21,14 +21,14 @@ namespace hvd::test {
 
 class GlooRank final : public RankUnderTest {
  public:
-  GlooRank(runtime::Transport transport, int rank, int size, runtime::Exchange& meeting,
+  GlooRank(runtime::Transport transport, int rank, int size, runtime::Exchange& exchange,
            const runtime::GlooOperationOptions& options)
       : has_hosts_(!options.hosts.empty()),
         links_(options.links),
         mesh_(make_mesh(transport, rank, size)) {
-    connect_through(meeting, *mesh_);
-    // An abort must not meet those who still connect.
-    if (!meeting.exchange("", Clock::now() + kLong).ok()) {
+    connect_through(exchange, *mesh_);
+    // No rank may abort while another still connects.
+    if (!exchange.exchange("", Clock::now() + kLong).ok()) {
       throw std::runtime_error("not all ranks are connected");
     }
     operations_.push_back(std::make_unique<runtime::LocalOperation>());
@@ -68,13 +68,13 @@ using GlooBody = std::function<void(int rank, GlooRank& self)>;
 inline void on_various_gloo_ranks(
     runtime::Transport transport, int size, const GlooBody& body,
     const std::function<runtime::GlooOperationOptions(int rank)>& options, RanksAs how) {
-  on_ranks(how, size, [&](int rank, runtime::Exchange& meeting) {
+  on_ranks(how, size, [&](int rank, runtime::Exchange& exchange) {
     const runtime::WriteSignalShield shield(SIGPIPE);  // as the threads of a world have it
-    GlooRank self(transport, rank, size, meeting, options(rank));
+    GlooRank self(transport, rank, size, exchange, options(rank));
     body(rank, self);
     // Nobody leaves while another may still be receiving, unless all is lost anyway.
     if (::testing::Test::HasFatalFailure()) return;
-    EXPECT_TRUE(meeting.exchange("", Clock::now() + kLong).ok());
+    EXPECT_TRUE(exchange.exchange("", Clock::now() + kLong).ok());
   });
 }
 
@@ -85,7 +85,7 @@ inline void on_gloo_ranks(runtime::Transport transport, int size, const GlooBody
       transport, size, body, [&options](int /*rank*/) { return options; }, how);
 }
 
-// What the test has made, for a rank that may be another process: such a one maps it anew.
+// The memory that the test has made, for a rank that may be another process: that one maps it anew.
 inline runtime::ShmLayout adopted(const runtime::ShmLayout& memory, int ranks) {
   auto mapped = runtime::ShmLayout::adopt(UniqueFd(::fcntl(memory.fd(), F_DUPFD_CLOEXEC, 0)), ranks,
                                           memory.chunk_bytes());

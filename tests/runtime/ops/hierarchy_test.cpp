@@ -1,4 +1,4 @@
-// What goes by hosts, besides what the conformance tables say.
+// Hierarchical collectives, besides the results that the conformance tables check.
 #include "runtime/ops/hierarchy.h"
 
 #include <atomic>
@@ -33,7 +33,7 @@ TEST(HostPlan, HasALaneForEachRankOfTheSmallestHost) {
   EXPECT_FALSE(last.has_lane()) << "it is the third of its host, and the other has two";
 }
 
-TEST(HostPlan, CountsOnlyThoseWhoTakePart) {
+TEST(HostPlan, CountsOnlyRanksThatTakePart) {
   const std::vector<int> hosts{0, 0, 1, 1, 2};
   const HostPlan plan = host_plan(std::vector<int>{1, 2, 3, 4}, 2, hosts);
   EXPECT_EQ(plan.hosts, (Lists{{0}, {1, 2}, {3}}));
@@ -135,7 +135,7 @@ TEST(Hierarchy, GivesTheSameBitsInEveryRunWithSharedMemory) {
 // Of hosts {0, 1, 2} and {3, 4} rank 4 does not come, so rank 3 waits in the memory, its partner
 // for a message, and the others in the memory for that one. A slow rank is still on the way
 // there when the abort comes, and must not wait any more; so it is done until rank 3 was there.
-TEST(Hierarchy, AnAbortReachesThoseWhoWaitForAMessageAndThoseWhoWaitInMemory) {
+TEST(Hierarchy, AnAbortReachesRanksThatWaitForAMessageOrInSharedMemory) {
   constexpr int kEnough = 200;
   for (const std::size_t elements : {1'000U, 200'003U}) {
     std::atomic<bool> in_memory = false;  // rank 3

@@ -1,4 +1,4 @@
-// What operations know of tensors before anything is sent.
+// The layout of tensors that operations know before anything is sent.
 #include "runtime/ops/layout.h"
 
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ TEST(Layout, AnOutputWithoutElementsNeedsNoMemoryAndAnyOtherDoes) {
             "alltoall \"gradients\": there is no memory for the output, float32[1, 2]");
 }
 
-// What one rank gives is what all come to.
+// The splits of one rank are those that all ranks compute.
 TEST(Layout, SplitsGivenAreThoseThatAllSee) {
   Entry entry;
   entry.request = request_of({9});

@@ -58,16 +58,16 @@ inline std::unique_ptr<runtime::Mesh> make_mesh(runtime::Transport transport, in
   return std::move(*mesh);
 }
 
-inline void connect_through(runtime::Exchange& meeting, runtime::Mesh& mesh) {
-  const auto addresses = meeting.exchange(mesh.address(), Clock::now() + kLong);
+inline void connect_through(runtime::Exchange& exchange, runtime::Mesh& mesh) {
+  const auto addresses = exchange.exchange(mesh.address(), Clock::now() + kLong);
   if (!addresses.ok()) throw std::runtime_error(addresses.status().to_string());
   const Status connected = mesh.connect(*addresses);
   if (!connected.ok()) throw std::runtime_error(connected.to_string());
 }
 
 inline void connect_through(Hub& hub, int rank, runtime::Mesh& mesh) {
-  HubExchange meeting(hub, rank);
-  connect_through(meeting, mesh);
+  HubExchange exchange(hub, rank);
+  connect_through(exchange, mesh);
 }
 
 inline const char* transport_name(runtime::Transport transport) {

@@ -91,7 +91,7 @@ struct OneTensor {
   runtime::Entry entry;
 };
 
-// That whatever carries the bytes is as good as before.
+// Checks that the transport works as well as before.
 inline void expect_sum_works(RankUnderTest& self, int size, int rank) {
   OneTensor sum(runtime::Kind::allreduce, {static_cast<float>(rank), 1});
   const runtime::Outcome outcome = sum.run(self, world_of(size, rank));

@@ -1,5 +1,5 @@
-// What collectives must compute, said as plainly as possible: tensors are vectors of double, one
-// element after the other, and only at the end they are turned into the bytes of a type. For tests.
+// Reference implementation of the collectives, as plain as possible: tensors are vectors of double,
+// one element after the other, and only at the end they become the bytes of a type. For tests.
 #pragma once
 
 #include <algorithm>
@@ -132,8 +132,8 @@ inline Values decode(DataType type, const Bytes& bytes) {
   return values;
 }
 
-// What a rank brings: small numbers that differ between ranks, elements, and tensors, and whose
-// sums and products every type can hold exactly (or, of 8-bit integers, wrap in the same way).
+// The input of a rank: small numbers that differ between ranks, elements, and tensors. Every type
+// can hold their sums and products exactly (or, of 8-bit integers, wrap in the same way).
 inline Values values_of(DataType type, ReduceOp op, int rank, std::size_t count, int salt) {
   Values values(count);
   for (std::size_t i = 0; i < count; ++i) {

@@ -51,7 +51,7 @@ TEST(TimelineFile, TakesElementsOfAnyLengthWhereverPagesEnd) {
   }
 }
 
-TEST(JsonText, WhateverANameHoldsItBecomesAString) {
+TEST(JsonText, AnyNameBecomesAString) {
   const std::map<std::string, std::string> cases = {
       {"plain", "plain"},
       {"a\"b\\c\n\x01", "a\"b\\c\n\x01"},
@@ -153,7 +153,7 @@ TEST(TimelineText, ClocksThatDifferAreLaidOverEachOtherAndOrderIsKept) {
   EXPECT_EQ(timeline.count(1, "ALLREDUCE"), 2);
 }
 
-TEST(TimelineText, WhatWasDroppedIsCounted) {
+TEST(TimelineText, DroppedEventsAreCounted) {
   const TemporaryDirectory directory;
   const auto path = (directory.path() / "t.json").string();
   TimelineText text({{"a#0", "a", ""}}, 1, 0);

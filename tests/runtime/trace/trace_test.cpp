@@ -79,7 +79,7 @@ TEST_F(TraceTest, ATimelineShowsNegotiationFusionAndExecutionOfAllRanks) {
   EXPECT_EQ(track->arguments.front()["algorithm"], "doubling");
 }
 
-TEST_F(TraceTest, StartAndStopInTheMidstOfWorkAsOftenAsOneLikes) {
+TEST_F(TraceTest, StartsAndStopsDuringWorkAsOftenAsOneLikes) {
   constexpr int kRounds = 3;
   std::atomic<bool> over = false;
   run_world_to_end(3, [&](int rank, runtime::World& world) {
@@ -148,7 +148,7 @@ TEST_F(TraceTest, RanksOfOtherHostsAskForTheTimeFirst) {
   for (int rank = 0; rank < 5; ++rank) EXPECT_EQ(timeline.count(rank, "ALLREDUCE"), 10) << rank;
 }
 
-TEST_F(TraceTest, WhatIsUnfinishedWhenTheTimelineStopsIsShownAsSuch) {
+TEST_F(TraceTest, UnfinishedTensorsAreShownAsSuchWhenTheTimelineStops) {
   run_world_to_end(2, [&](int rank, runtime::World& world) {
     std::vector<float> data{1.0F};
     if (rank == 0) {
@@ -188,7 +188,7 @@ TEST_F(TraceTest, ErrorsJoinsAndProcessSetsAreInItToo) {
         }
         EXPECT_TRUE(barrier(world, "all").ok());
         if (rank != 0) {
-          EXPECT_TRUE(outcome_of(allreduce(world, "of those who work", data)).ok());
+          EXPECT_TRUE(outcome_of(allreduce(world, "of ranks that work", data)).ok());
         }
         runtime::Entry join;
         join.request.kind = runtime::Kind::join;
@@ -204,7 +204,7 @@ TEST_F(TraceTest, ErrorsJoinsAndProcessSetsAreInItToo) {
   EXPECT_TRUE(wrong->arguments.at(0).contains("error"));
   EXPECT_NE(timeline.track(2, "inner (process set 1)"), nullptr);
   EXPECT_EQ(timeline.track(1, "inner (process set 1)"), nullptr);
-  const auto* const joined = timeline.track(0, "of those who work");
+  const auto* const joined = timeline.track(0, "of ranks that work");
   ASSERT_NE(joined, nullptr);
   EXPECT_TRUE(joined->arguments.at(0).contains("joined"));
   EXPECT_EQ(timeline.ranks_with("JOIN"), (std::set<int>{0, 1, 2}));
@@ -324,7 +324,7 @@ TEST_F(TraceTest, TheSameNameAgainReplacesTheFile) {
   EXPECT_NE(timeline.track(0, "second"), nullptr);
 }
 
-TEST_F(TraceTest, AfterALossTheTimelineIsWholeAndTheFlightRecordersTellWhatWasInFlight) {
+TEST_F(TraceTest, AfterALossTheTimelineIsWholeAndTheFlightRecordersShowTensorsInFlight) {
   run_world(
       3,
       [](int rank, runtime::World& world) {
