@@ -43,7 +43,7 @@ class KubernetesTest : public BedTest {
         std::make_unique<Pod>(bed_->host(number + 2), spec, cat("hvd-workers-", number));
     return *workers_[number];
   }
-  // What `kubectl scale statefulset` does: the highest numbers go first.
+  // As `kubectl scale statefulset`: the highest numbers go first.
   void scale(int replicas, const PodSpec& spec) {
     for (int number = 0; number < replicas; ++number) {
       if (!workers_.contains(number)) start_worker(number, spec);

@@ -1,4 +1,4 @@
-# What deploy/ holds: the pods of the manifests, on pretend hosts.
+# The contents of deploy/: the pods of the manifests, on pretend hosts.
 set(deploy ${CMAKE_CURRENT_SOURCE_DIR}/deploy)
 
 # Placed in containers, where nothing of ours is.

@@ -1,4 +1,4 @@
-// What the documents name is there: pages and headings behind links, flags, and files.
+// Everything that the documents name exists: pages and headings behind links, flags, and files.
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -94,7 +94,7 @@ TEST(Pages, LinksLeadToPagesAndHeadingsThatExist) {
   }
 }
 
-// What hvdrun says to a flag without a value, alone or after one of its commands.
+// The answer of hvdrun to a flag without a value, alone or after one of its commands.
 const std::string& answer_to(const std::string& command, const std::string& flag) {
   static std::map<std::string, std::string> answers;
   auto& answer = answers[cat(command, " ", flag)];
@@ -162,7 +162,7 @@ std::string without_left_columns(const std::string& page) {
 }
 
 TEST(Pages, FlagsAreThoseOfHvdrun) {
-  // What begins with a flag, in `...`; commands of other programs begin with their names.
+  // Text in `...` that begins with a flag; commands of other programs begin with their names.
   static const std::regex code(R"(`(--[a-z][a-z0-9-]*))");
   static const std::regex command(R"((?:^|[\s/`])hvdrun +([^\n`#]*))");
   ASSERT_TRUE(hvdrun_knows("--host-discovery-script"));

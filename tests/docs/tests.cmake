@@ -1,4 +1,4 @@
-# What the documents say is done. A user's compiler knows nothing of sanitizers, so an instrumented build leaves this out.
+# The commands of the documents are run. A user's compiler has no sanitizers, so an instrumented build leaves this out.
 if(NOT HVD_SANITIZE)
   hvd_test(hvd_docs_test
     ${CMAKE_CURRENT_SOURCE_DIR}/docs/walks_test.cpp

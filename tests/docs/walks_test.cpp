@@ -1,5 +1,5 @@
-// Does what docs/getting_started.md and then docs/questions.md say, on two pretend hosts: somebody
-// who has only the documents gets from a build to an elastic job, and to the answers about it.
+// Runs the commands of docs/getting_started.md and then docs/questions.md, on two pretend hosts: a
+// reader of the documents gets from a build to an elastic job, and to the answers about it.
 #include <chrono>
 #include <filesystem>
 #include <gtest/gtest.h>

@@ -23,7 +23,7 @@ TEST_F(ApiTest, DeterministicJobsAndJobsWithoutACacheGiveTheSame) {
   expect_all_ok(3, "e2e_api_calls", "collectives", {"--cache-capacity", "0"});
 }
 
-TEST_F(ApiTest, RanksThatDisagreeAllHearTheSameOfBothSidesAndGoOn) {
+TEST_F(ApiTest, RanksThatDisagreeAllGetTheSameErrorAndGoOn) {
   for (const int ranks : {2, 3, 4}) expect_all_ok(ranks, "e2e_api_errors", "disagreements");
 }
 

@@ -102,7 +102,7 @@ TEST_F(ElasticDriverTest, AScriptAloneIsEnoughAndItsHostsComeAndGo) {
   // Both joiners may come together, or one after the other.
   ASSERT_TRUE(job.wait_for_output("/3.")) << job.out() << job.err();
   EXPECT_NE(job.out().find("[localhost#1]<stdout>:"), std::string::npos)
-      << "who has no rank yet has the name of his slot: " << job.out();
+      << "a worker without a rank has the name of its slot: " << job.out();
   hosts_are("localhost:2\n");
   ASSERT_TRUE(job.wait_for_output(" out.")) << job.out() << job.err();
   expect_said(job, "left: host 127.0.0.1 is no longer named");

@@ -62,7 +62,7 @@ TEST_F(ElasticFaultsTest, InMarkModeTheNewestWholeStateWins) {
   finish(job);
 }
 
-TEST_F(ElasticFaultsTest, AWorkerThatFailsByItselfIsReportedWithItsLastWordsAndReplaced) {
+TEST_F(ElasticFaultsTest, AWorkerThatFailsByItselfIsReportedWithItsLastLinesAndReplaced) {
   Process& job = start_training({"-np", "3", "--min-np", "2"});
   const auto world = expect_world(job, 3);
   order("localhost#1", "step", "exit 3");
@@ -118,7 +118,7 @@ TEST_F(ElasticFaultsTest, TwoThatDieAtOnceAreOneChange) {
   finish(job);
 }
 
-TEST_F(ElasticFaultsTest, WhoDiesWhileTheNextWorldFormsIsOneMoreGeneration) {
+TEST_F(ElasticFaultsTest, ADeathWhileTheNextWorldFormsIsOneMoreGeneration) {
   Process& job = start_training({"-np", "4", "--min-np", "2"});
   auto world = expect_world(job, 4);
   for (const char* const point : {"reset", "load"}) {
@@ -175,7 +175,7 @@ TEST_F(ElasticFaultsTest, ADiscoveryScriptThatFailsLaterChangesNothingAndIsToldO
   EXPECT_EQ(end.err.find("exited with code 4"), end.err.rfind("exited with code 4")) << end.err;
 }
 
-TEST_F(ElasticFaultsTest, ADiscoveryScriptThatFailsAtFirstEndsTheJobWithItsWords) {
+TEST_F(ElasticFaultsTest, ADiscoveryScriptThatFailsAtFirstEndsTheJobWithItsMessage) {
   const auto script = discovery_script("localhost:2\n");
   for (const auto& [content, said] : std::vector<std::pair<std::string, std::string>>{
            {"echo no idea >&2; exit 4", "no idea"},
@@ -260,7 +260,7 @@ TEST_F(ElasticFaultsTest, AWorkerThatIsToldToGoLeavesAtACommitAndNobodyRollsBack
 
 // ---- the state ----
 
-TEST_F(ElasticFaultsTest, AStateThatGrowsComesToThoseWhoLackIt) {
+TEST_F(ElasticFaultsTest, AStateThatGrowsReachesTheRanksThatLackIt) {
   Process& job = start_training({"-np", "4", "--min-np", "2"},
                                 {"--grow", "--step", "0", "--state", "3000000", "--compare", "7"});
   auto world = expect_world(job, 4);
@@ -342,7 +342,7 @@ TEST_F(ElasticFaultsTest, TheLossCurveIsTheSameToTheLastBitHoweverManyAreKilled)
   EXPECT_NE(end.err.find("generation 2"), std::string::npos) << end.err;
 }
 
-// What workers said of an older world, perhaps late, is not in it.
+// Reports of workers on an older world, perhaps late, are not in it.
 TEST_F(ElasticFaultsTest, TheReportOnAFailedJobIsOfItsLastWorld) {
   Process& job = start_training({"-np", "2", "--min-np", "2", "--reset-limit", "1", "--verbose"});
   ASSERT_TRUE(step_logs().wait_for_step(5)) << job.err();

@@ -1,5 +1,5 @@
-// What tests of elastic jobs on this machine share: the program elastic_steps under the real
-// hvdrun, and its step logs, in which the test reads what happened.
+// Fixture of the tests of elastic jobs on this machine: the program elastic_steps under the real
+// hvdrun, and its step logs, from which the test reads the course of the job.
 #pragma once
 
 #include <cstdlib>

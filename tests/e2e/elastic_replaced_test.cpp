@@ -52,7 +52,7 @@ TEST_F(ElasticReplacedTest, AnotherHostTakesTheStateOverAndHandsItBack) {
   finish(job);
 }
 
-TEST_F(ElasticReplacedTest, AnotherHostTakesTheStateOverThoughNobodyCanBeSpared) {
+TEST_F(ElasticReplacedTest, AnotherHostTakesTheStateOverThoughNoWorkerCanBeSpared) {
   Process& job = start_training(with_script("localhost:2\n", {"--min-np", "2"}), {"--mark"});
   expect_all_on(job, "localhost", 2);
   discover("127.0.0.1:2\n");

@@ -45,7 +45,7 @@ TEST_F(FailureTest, AWorkersOwnCodeAndItsLastTwentyLinesAreReported) {
   EXPECT_EQ(lines_of_rank(end.err, 1, "stderr").size(), 30U) << end.err;
 }
 
-TEST_F(FailureTest, TheReportSaysWhatTheOthersDidAndWhomTheyWaitedFor) {
+TEST_F(FailureTest, TheReportSaysWhatTheOthersDidAndWhichRankTheyWaitedFor) {
   for (const Words& ends : {Words{}, Words{"--return"}}) {
     Words words{"-np", "3", binary("e2e_works"), "--fail", "1", "3", "--late", "500"};
     words.insert(words.end(), ends.begin(), ends.end());
@@ -61,7 +61,7 @@ TEST_F(FailureTest, TheReportSaysWhatTheOthersDidAndWhomTheyWaitedFor) {
 }
 
 // Nobody waits long for the last words of a worker that hangs.
-TEST_F(FailureTest, AWorkerThatIsStoppedHasNoLastWords) {
+TEST_F(FailureTest, AWorkerThatIsStoppedHasNoLastLines) {
   Process& job = start({"-np", "3", "--heartbeat-timeout", "20", binary("e2e_works")});
   const auto workers = wait_for_workers(job, "working", 3);
   ASSERT_EQ(workers.size(), 3U);
@@ -76,7 +76,7 @@ TEST_F(FailureTest, AWorkerThatIsStoppedHasNoLastWords) {
   expect_nobody_left("the job ended");
 }
 
-TEST_F(FailureTest, AJobThatAUserEndsHasNoLastWords) {
+TEST_F(FailureTest, AJobThatAUserEndsHasNoLastLines) {
   Process& job = start({"-np", "2", binary("e2e_works")});
   ASSERT_EQ(wait_for_workers(job, "working", 2).size(), 2U);
   job.signal(SIGINT);
@@ -85,7 +85,7 @@ TEST_F(FailureTest, AJobThatAUserEndsHasNoLastWords) {
   EXPECT_EQ(end.err.find("did last"), std::string::npos) << end.err;
 }
 
-TEST_F(FailureTest, TheFirstFailureIsReportedNotThoseThatFollowFromIt) {
+TEST_F(FailureTest, TheFirstFailureIsReportedAndNotItsConsequences) {
   // When rank 1 is gone, the others' allreduce fails too and they end with errors of their own.
   for (int i = 0; i < 3; ++i) {
     const ExitStatus end = run_job({"-np", "4", binary("e2e_works"), "--fail", "1", "17"});
@@ -93,7 +93,7 @@ TEST_F(FailureTest, TheFirstFailureIsReportedNotThoseThatFollowFromIt) {
   }
 }
 
-TEST_F(FailureTest, ARankThatReturnsAnErrorFromMainIsTheCauseNotThoseThatHearOfIt) {
+TEST_F(FailureTest, ARankThatReturnsAnErrorFromMainIsTheCauseAndNotTheRanksThatNoticeIt) {
   // The others are quick: what they catch ends them at once.
   for (int i = 0; i < 5; ++i) {
     const ExitStatus end =
@@ -103,7 +103,7 @@ TEST_F(FailureTest, ARankThatReturnsAnErrorFromMainIsTheCauseNotThoseThatHearOfI
   }
 }
 
-TEST_F(FailureTest, AKilledRankIsTheCauseNotThoseThatHearOfIt) {
+TEST_F(FailureTest, AKilledRankIsTheCauseAndNotTheRanksThatNoticeIt) {
   for (int i = 0; i < 5; ++i) {
     Process& job = start({"-np", "4", binary("e2e_works"), "--catch", "7"});
     const auto workers = wait_for_workers(job, "working", 4);
@@ -218,7 +218,7 @@ class MemoryGroup {
   bool usable_ = false;
 };
 
-TEST_F(FailureTest, AWorkerThatTheKernelKillsForWantOfMemoryIsToldAsThat) {
+TEST_F(FailureTest, AWorkerThatTheKernelKillsForLackOfMemoryIsReportedAsThat) {
   constexpr std::uint64_t kLimit = std::uint64_t{192} << 20;
   const MemoryGroup group(kLimit);
   if (!group.usable()) GTEST_SKIP() << "no control groups with a limit of memory here";
@@ -234,7 +234,7 @@ TEST_F(FailureTest, AWorkerThatTheKernelKillsForWantOfMemoryIsToldAsThat) {
                       "of its control group is 192 MiB)"});
 }
 
-TEST_F(FailureTest, AWorkerThatSomebodyKillsIsNotToldAsOutOfMemory) {
+TEST_F(FailureTest, AWorkerThatSomebodyKillsIsNotReportedAsOutOfMemory) {
   Process& job = start({"-np", "2", binary("e2e_stays")});
   const auto workers = wait_for_workers(job, "up", 2);
   ASSERT_EQ(kill_one(workers.at(1), SIGKILL), 0);
@@ -243,7 +243,7 @@ TEST_F(FailureTest, AWorkerThatSomebodyKillsIsNotToldAsOutOfMemory) {
   EXPECT_EQ(end.err.find("out of memory"), std::string::npos) << end.err;
 }
 
-TEST_F(FailureTest, AMissingSharedLibraryIsToldWithWhatToDo) {
+TEST_F(FailureTest, AMissingSharedLibraryIsReportedWithWhatToDo) {
   directory_file("library.c", "int there(void) { return 0; }\n");
   directory_file("program.c", "int there(void);\nint main(void) { return there(); }\n");
   ProcessOptions here;

@@ -21,7 +21,7 @@ class GroupRestartTest : public JobTest {
     flags.insert(flags.end(), command.begin(), command.end());
     return flags;
   }
-  // What a rank said of itself when all had been started again `restarts` times: {size, port, pid}.
+  // The report of a rank after all had been started again `restarts` times: {size, port, pid}.
   struct Place {
     std::string size;
     std::string port;

@@ -1,4 +1,4 @@
-// What all tests of whole jobs share: they start the real hvdrun, which starts the real agent,
+// Fixture of all tests of whole jobs. They start the real hvdrun, which starts the real agent,
 // which starts real workers. Every process of a job inherits a variable that only this test uses,
 // so that the fixture can tell at the end that none is left, and make it so.
 #pragma once
@@ -15,7 +15,7 @@ namespace hvd::test {
 
 using Words = std::vector<std::string>;
 
-// What is trained on: this repository's licence, which changes less than its docs do.
+// The text to train on: this repository's licence, which changes less than its docs do.
 inline constexpr const char* kText = HVD_SOURCE_DIR "/LICENSE";
 
 class JobTest : public testing::Test {
@@ -63,7 +63,7 @@ std::vector<pid_t> children_named(pid_t parent, const std::string& name);
 
 // The lines of a text, without their ends.
 std::vector<std::string> lines_of(const std::string& text);
-// Those that a worker wrote, without the prefix: "[2]<stdout>:".
+// The lines that a worker wrote, without the prefix: "[2]<stdout>:".
 std::vector<std::string> lines_of_rank(const std::string& text, int rank,
                                        const std::string& stream = "stdout");
 

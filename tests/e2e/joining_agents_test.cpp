@@ -53,7 +53,7 @@ class JoiningAgentsTest : public ElasticJobTest {
   const std::string where_ = free_address().to_string();
 };
 
-TEST_F(JoiningAgentsTest, TheWorldGrowsWithWhoeverComesAndShrinksWithWhoeverLeaves) {
+TEST_F(JoiningAgentsTest, TheWorldGrowsWithAgentsThatJoinAndShrinksWithAgentsThatLeave) {
   // An agent may be there before hvdrun is.
   Process& a = start_agent("a", 1);
   ASSERT_TRUE(a.wait_for_error("trying again")) << a.err();
@@ -219,7 +219,7 @@ TEST_F(JoiningAgentsTest, AnAgentThatIsFrozenBeforeItsTurnIsForgottenAndMayComeA
   EXPECT_EQ(again.wait().code, 0) << again.err();
 }
 
-TEST_F(JoiningAgentsTest, ProgramsWithoutHvdAreStartedAgainWithWhoeverIsThere) {
+TEST_F(JoiningAgentsTest, ProgramsWithoutHvdAreStartedAgainOnTheAgentsThatAreThere) {
   Process& job =
       start(joining({"--min-np", "1", "--grow-delay", "0.2", "sh", "-c",
                      cat("echo $RANK of $WORLD_SIZE; while [ ! -e ",

@@ -94,7 +94,7 @@ TEST_F(JournalTest, TellsOfAStaticJobThatFails) {
   EXPECT_EQ(lines().back().at("actions").back().at("failure").at("cause"), "exited with code 3");
 }
 
-// Whatever it was doing.
+// hvdrun may be killed at any point.
 TEST_F(JournalTest, OfAKilledHvdrunIsWholeUpToThen) {
   Process& job = start({"--events", file(), "-np", "1", "sleep", "1000"});
   ASSERT_TRUE(eventually([&] { return lines().size() > 4; }));
@@ -137,14 +137,14 @@ TEST_F(JournalTest, IsKeptWhenNobodyNamesAFile) {
       << nowhere.err;
 }
 
-TEST_F(JournalTest, ThatCannotBeWrittenEndsBeforeTheJobBegins) {
+TEST_F(JournalTest, EndsTheJobBeforeItBeginsIfItCannotBeWritten) {
   const ExitStatus end = run_job({"--events", file() + "/no/file", "-np", "1", "echo", "started"});
   EXPECT_EQ(end.code, 1);
   EXPECT_EQ(end.out, "");
   EXPECT_NE(end.err.find("--events: create "), std::string::npos) << end.err;
 }
 
-TEST_F(JournalTest, ThatMayNotGrowIsLostWithAWarning) {
+TEST_F(JournalTest, AtItsSizeLimitIsLostWithAWarning) {
   const ExitStatus end =
       run({"prlimit", "--fsize=100", binary("hvdrun"), "--events", file(), "-np", "1", "true"});
   EXPECT_EQ(end.code, 0) << end.err;
@@ -159,7 +159,7 @@ TEST_F(JournalTest, OnAFullDiskIsLostWithAWarning) {
       << end.err;
 }
 
-TEST_F(JournalTest, ReplayRefusesWhatIsNoJournal) {
+TEST_F(JournalTest, ReplayRefusesAFileThatIsNoJournal) {
   EXPECT_EQ(run_job({"replay"}).code, 2);
   EXPECT_EQ(run_job({"replay", "a", "b"}).code, 2);
   for (const auto& [name, error] : std::vector<std::pair<std::string, std::string>>{

@@ -60,7 +60,7 @@ TEST_F(LifetimeTest, KillingTheAgentIsReportedAndLeavesNoProcess) {
   expect_nobody_left("kill -9 of the agent");
 }
 
-TEST_F(LifetimeTest, WhatAWorkerLeftBehindIsGoneWhenTheJobEndsWell) {
+TEST_F(LifetimeTest, LeftoversOfAWorkerAreGoneWhenTheJobEndsWell) {
   const std::string file = directory() / "go";
   Process& job = start_staying(2, {"--child", "--daemon", "--until", file});
   directory_file("go");
@@ -119,7 +119,7 @@ TEST_F(LifetimeTest, AWorkerThatWaitsInInitEndsBySigterm) {
   // Only the grace could end it else, and that outlasts the test's time limit.
   Process& job = start({"--grace", "3600", "--start-timeout", "3600", "-np", "2", "sh", "-c",
                         "[ $HVD_RANK = 1 ] && exec sleep 3600; exec " + binary("e2e_works")});
-  // With the threads of hvd and Gloo it is ready to meet the others, of whom one never comes.
+  // With the threads of hvd and Gloo it waits for the others, of which one never comes.
   const auto waits = [](pid_t pid) {
     std::error_code gone;
     const std::filesystem::path process = "/proc/" + std::to_string(pid);
@@ -137,7 +137,7 @@ TEST_F(LifetimeTest, AWorkerThatWaitsInInitEndsBySigterm) {
   expect_nobody_left("SIGTERM in hvd::init()");
 }
 
-TEST_F(LifetimeTest, ASecondCtrlCKillsAtOnceThoseWhoIgnoreTheFirst) {
+TEST_F(LifetimeTest, ASecondCtrlCKillsWorkersAtOnceThatIgnoreTheFirst) {
   // Without the second one the grace time would outlast the test's time limit.
   Process& job = start_staying(2, {"--ignore-term", "--daemon"}, {"--verbose", "--grace", "3600"});
   job.signal(SIGINT);
@@ -147,7 +147,7 @@ TEST_F(LifetimeTest, ASecondCtrlCKillsAtOnceThoseWhoIgnoreTheFirst) {
   expect_nobody_left("the second Ctrl-C");
 }
 
-TEST_F(LifetimeTest, WorkersThatEndInTheirGraceTimeMayStillSpeak) {
+TEST_F(LifetimeTest, WorkersThatEndInTheirGraceTimeMayStillWrite) {
   Process& job = start({"-np", "1", "sh", "-c",
                         "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done"});
   ASSERT_TRUE(job.wait_for_output("up")) << job.err();
@@ -157,7 +157,7 @@ TEST_F(LifetimeTest, WorkersThatEndInTheirGraceTimeMayStillSpeak) {
   EXPECT_NE(end.out.find("saved"), std::string::npos) << end.out << end.err;
 }
 
-TEST_F(LifetimeTest, AWorkersChildHasAsMuchReasonToGoAsTheWorker) {
+TEST_F(LifetimeTest, AWorkersChildIsStoppedLikeTheWorker) {
   // The worker itself is killed; its children have lost their parent.
   Process& job = start_staying(2, {"--ignore-term", "--child", "--daemon"}, {"--grace", "1"});
   const auto workers = wait_for_workers(job, "up", 2);

@@ -28,7 +28,7 @@ bool is_installed(const std::string& program) {
   return run({"sh", "-c", cat("command -v ", program)}).code == 0;
 }
 
-// What an HTTP/1.1 server answers to these lines, until it closes; empty: nobody answers.
+// The answer of an HTTP/1.1 server to these lines, until it closes; empty: no server answers.
 std::string answer_to(const SocketAddress& server, const std::string& request) {
   const TimePoint deadline = Clock::now() + kGenerous;
   const auto fd = connect_tcp(server, deadline);
@@ -265,7 +265,7 @@ TEST_F(MetricsTest, AnotherUserGetsNothing) {
 }
 
 // All of it ends before a worker is started.
-TEST_F(MetricsTest, ThatNobodyMayOrCanHaveEndTheJobBeforeItBegins) {
+TEST_F(MetricsTest, WithoutAUsableTokenOrAddressEndTheJobBeforeItBegins) {
   const auto expect_refused = [&](const Words& flags, const std::string& error) {
     Words words = flags;
     for (const auto* const word : {"-np", "1", "echo", "started"}) words.emplace_back(word);

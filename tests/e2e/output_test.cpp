@@ -1,4 +1,4 @@
-// What workers write arrives byte for byte, with the prefix that says whose it is.
+// The output of workers arrives byte for byte, with the prefix of its rank.
 #include <regex>
 
 #include "base/text.h"
@@ -17,7 +17,7 @@ class OutputTest : public JobTest {
   }
 };
 
-TEST_F(OutputTest, EachLineSaysWhoseItIs) {
+TEST_F(OutputTest, EachLineNamesItsRank) {
   const ExitStatus end = run_shell("echo out $HVD_RANK; echo err $HVD_RANK >&2", {"-np", "2"});
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(lines_of_rank(end.out, rank, "stdout"), Words{cat("out ", rank)});

@@ -49,7 +49,7 @@ class Page:
     def shot(self, name):
         """Keeps a picture of the whole page."""
         width, height, mobile, dark = *self.size, self.dark
-        # What is off the screen is not rendered.
+        # The part below the screen is not rendered.
         self.screen(width, self.ask("document.documentElement.scrollHeight"), dark, mobile)
         self.driver.execute_async_script(
             "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"

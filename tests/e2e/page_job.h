@@ -1,4 +1,4 @@
-// What tests of the status page share: a job that has one, and requests to it by hand.
+// Fixture of the tests of the status page: a job that has one, and requests to it by hand.
 #pragma once
 
 #include <array>

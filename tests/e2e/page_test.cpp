@@ -82,7 +82,7 @@ TEST_F(PageTest, EventsTellOfALossAndOfTheEnd) {
   finish(job);
   seen += receive(events);
   EXPECT_NE(seen.find("event: end\ndata: {\"exit_code\":0"), std::string::npos);
-  // What only says that time passes, as heartbeats do, has no time and is left out.
+  // Events that only show that time passes, as heartbeats do, have no time and are left out.
   std::size_t lines = 0;
   for (const auto& line : lines_of(seen)) {
     if (!line.starts_with("data: {") || line.find("exit_code\":0,\"reason") != std::string::npos) {

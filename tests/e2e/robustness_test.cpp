@@ -1,5 +1,5 @@
-// What a job meets from outside while it runs: rubbish on its ports, a full disk, a reader that
-// stopped reading.
+// Trouble from outside while a job runs: rubbish on its ports, a full disk, a reader that stopped
+// reading.
 #include <csignal>
 #include <fcntl.h>
 #include <set>
@@ -144,7 +144,7 @@ TEST_F(RobustnessTest, TooFewDescriptorsAreAnErrorNotACrash) {
   }
 }
 
-TEST_F(RobustnessTest, ADeletedDirectoryMattersOnlyToThoseWhoStartThere) {
+TEST_F(RobustnessTest, ADeletedDirectoryMattersOnlyToWorkersThatStartThere) {
   const std::string in_deleted =
       "mkdir gone && cd gone && rmdir ../gone && exec " + binary("hvdrun");
   const ProcessOptions options{.environment = {{"HVD_E2E_MARK", mark()}},

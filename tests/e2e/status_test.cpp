@@ -46,7 +46,7 @@ class StatusTest : public AskedJobTest {
     EXPECT_EQ(asked.out, "");
     EXPECT_NE(asked.err.find(why), std::string::npos) << asked.err;
   }
-  // Those that have a worker, or an agent.
+  // The hosts that have a worker, or an agent.
   std::vector<std::string> hosts() {
     std::vector<std::string> names;
     const Json now = status();
@@ -143,7 +143,8 @@ TEST_F(StatusTest, DumpsWhatEachWorkerDoes) {
        {"what the 2 workers do:", "rank  worker", "in flight", "localhost#0", "localhost#1"}) {
     EXPECT_NE(dump.out.find(text), std::string::npos) << text << "\n" << dump.out;
   }
-  EXPECT_EQ(job.err().find("what the 2 workers do"), std::string::npos) << "only who asks is told";
+  EXPECT_EQ(job.err().find("what the 2 workers do"), std::string::npos)
+      << "only the client that asked gets the answer";
   finish(job);
 }
 

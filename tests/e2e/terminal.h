@@ -57,7 +57,7 @@ class Terminal {
     return true;
   }
   const std::string& screen() const { return screen_; }
-  // What is waited for comes from now on.
+  // Waits look only at output from now on.
   void forget() { screen_.clear(); }
   void resize(unsigned short rows, unsigned short columns) {
     const winsize size{rows, columns, 0, 0};

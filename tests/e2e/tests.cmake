@@ -19,8 +19,8 @@ hvd_e2e_program(api_calls hvd)
 hvd_e2e_program(api_errors hvd)
 hvd_e2e_program(api_sets hvd)
 
-# What the tests, the benchmark and the soak of elastic jobs have in common. The program is placed on hosts where nothing
-# of ours is.
+# Shared by the tests, the benchmark and the soak of elastic jobs. The program is placed on hosts that have nothing of
+# hvd.
 add_executable(elastic_steps ${e2e}/programs/elastic_steps.cpp)
 hvd_compile_options(elastic_steps)
 target_link_libraries(elastic_steps PRIVATE hvd_static)

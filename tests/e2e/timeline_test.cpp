@@ -16,7 +16,7 @@ class TimelineTest : public JobTest {
     words.insert(words.end(), options.begin(), options.end());
     return words;
   }
-  // What was negotiated, fused and run, of all ranks.
+  // Negotiation, fusion and execution, of all ranks.
   static void expect_whole_story(const Timeline& timeline) {
     for (int rank = 0; rank < 4; ++rank) {
       EXPECT_GT(timeline.count(rank, "NEGOTIATE_ALLREDUCE"), 24) << "rank " << rank;
@@ -45,7 +45,7 @@ TEST_F(TimelineTest, OfAJobThatEndsWellShowsNegotiationFusionAndExecution) {
   }
 }
 
-// SIGKILL, but not in the midst of a system call: a write that the signal itself cuts short is the
+// SIGKILL, but not in the middle of a system call: a write that the signal itself cuts short is the
 // one thing that the file does not survive.
 void kill_between_calls(pid_t pid) {
   ASSERT_EQ(kill_one(pid, SIGSTOP), 0);

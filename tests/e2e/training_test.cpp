@@ -26,7 +26,7 @@ class TrainingTest : public JobTest {
     return end;
   }
 
-  // What stands between "loss" and the speed, line by line: the speed is never the same twice.
+  // The text between "loss" and the speed, line by line: the speed is never the same twice.
   static Words loss_curve(const std::string& output) {
     Words losses;
     for (const auto& line : lines_of_rank(output, 0)) {
@@ -171,7 +171,7 @@ TEST_F(TrainingTest, TheCheckerOfLedgersSeesWhatIsWrongInThem) {
             std::string::npos);
 }
 
-TEST_F(TrainingTest, WhoSeesTheFileOfUntilEndsTheTrainingForAll) {
+TEST_F(TrainingTest, AWorkerThatSeesTheFileOfUntilEndsTheTrainingForAll) {
   const std::string enough = (directory() / "enough").string();
   Words words = training({"-np", "2"});
   words.insert(words.end(), {"--steps", "1000000000", "--until", enough});

@@ -35,7 +35,7 @@ class WaitingTest : public JobTest {
   }
 };
 
-// A thousandth of a core is 1 ms in a second. What a step sends tells that bytes are seen at all.
+// A thousandth of a core is 1 ms in a second. The bytes of a step show that bytes are counted.
 TEST_F(WaitingTest, AnIdleJobUsesLessThanAThousandthOfACorePerWorkerAndSendsNothing) {
   constexpr int kSeconds = 5;
   const ExitStatus end =
@@ -64,7 +64,8 @@ TEST_F(WaitingTest, AStalledRankIsWarnedAboutAndTheJobGoesOnWhenItComesBack) {
   const auto warning = job.err();
   expect_in(warning, {"[0]<stderr>:", "waiting for more than 1 s", "\"gradients\"", "\"weights\"",
                       "its connection is up, it asked for \"first\" last, "});
-  EXPECT_EQ(warning.find("  rank 1 on"), std::string::npos) << "who waits is not who is waited for";
+  EXPECT_EQ(warning.find("  rank 1 on"), std::string::npos)
+      << "the rank that waits is not the missing one";
   ASSERT_EQ(kill_one(stalled, SIGUSR2), 0);
   const ExitStatus end = job.wait();
   EXPECT_EQ(end.code, 0) << end.out << end.err;
@@ -138,7 +139,7 @@ TEST_F(WaitingTest, LogLinesHaveTheirTimeRankAndLevelAsTheFlagsSay) {
   }
 }
 
-TEST_F(WaitingTest, OnATerminalTheLastWordsOfAWorkerAreShownOnce) {
+TEST_F(WaitingTest, OnATerminalTheLastLinesOfAWorkerAreShownOnce) {
   Terminal terminal({{"HVD_E2E_MARK", mark()}, {"TERM", "xterm"}});
   terminal.resize(40, 200);
   terminal.type(

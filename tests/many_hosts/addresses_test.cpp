@@ -1,5 +1,5 @@
-// hvdrun on pretend hosts, for what the shell of the driver does with them: which addresses it
-// takes, what it says of hosts out of reach, and how it hears of a host's loss.
+// hvdrun on pretend hosts: the addresses that it chooses, its messages about unreachable hosts, and
+// how it notices the loss of a host.
 #include <csignal>
 #include <gtest/gtest.h>
 #include <optional>
@@ -87,7 +87,7 @@ TEST_F(ManyHosts, need_no_ipv4) {
 TEST_F(ManyHosts, have_as_many_slots_as_their_agents_find_gpus_or_else_cores) {
   make({.hosts = 3, .ipv6 = false});
   bed().host(1).shell("touch /dev/nvidia0 /dev/nvidia1 /dev/nvidia2 /dev/nvidiactl");
-  // What sshd starts there has this one core.
+  // Processes that sshd starts there have this one core.
   bed().host(2).shell(cat("taskset -p -c ", ::sched_getcpu(), " $(pgrep -o sshd)"));
   const auto job = run({"--verbose", "-H", "h1,h2,h3:1"}, "echo $HVD_LOCAL_SIZE on $HVD_HOSTNAME");
   EXPECT_EQ(job.code, 0) << job.err;
@@ -99,7 +99,7 @@ TEST_F(ManyHosts, have_as_many_slots_as_their_agents_find_gpus_or_else_cores) {
       << job.err;
   EXPECT_NE(job.err.find("hvdrun: host h2: 1 slot, for its core\n"), std::string::npos) << job.err;
   EXPECT_EQ(job.err.find("hvdrun: host h3: "), std::string::npos) << job.err;
-  // What the workers are to see counts, wherever it was said.
+  // The devices that the workers are to see count, wherever they were set.
   const auto fewer = run({"--env", "CUDA_VISIBLE_DEVICES=0,2", "-H", "h1"}, "echo $HVD_SIZE");
   EXPECT_NE(fewer.out.find("[1]<stdout>:2\n"), std::string::npos) << fewer.out << fewer.err;
 }

@@ -20,7 +20,7 @@ constexpr Layout kLayouts[] = {{"TwoHostsOfFour", 2, 8, "h1:4,h2:4"},
 
 std::ostream& operator<<(std::ostream& out, const Layout& layout) { return out << layout.name; }
 
-// What every worker said at its end.
+// The report of each worker at its end.
 struct Said {
   std::set<std::string> memory;
   std::set<std::string> bits;

@@ -100,8 +100,8 @@ TEST_F(ElasticOnHostsTest, AHostThatIsCutOffStandsStillBeforeTheOthersGoOnAndCom
   world = expect_world(job, 4, world);
   bed().heal();
   expect_world(job, 6, world);
-  // What it committed is older than what the others did without it; errors() sees that too, if it
-  // was another step.
+  // Its commits are older than those of the others without it; errors() sees that too, if it was
+  // another step.
   finish(job);
 }
 
@@ -165,7 +165,7 @@ TEST_F(ElasticOnHostsTest, HostsThatDoNotReachEachOtherForAWhileGoOnInTheSameWor
   finish(job);
 }
 
-TEST_F(ElasticOnHostsTest, WhoDoesNotReachTheHostOfRankZeroForLongIsStartedAgain) {
+TEST_F(ElasticOnHostsTest, AWorkerThatDoesNotReachTheHostOfRankZeroForLongIsStartedAgain) {
   // Of the workers, not of hvdrun: how long they try to reach each other.
   Process& job = start_training(3, 6,
                                 {.flags = {"-np", "6", "--min-np", "2", "--gloo-timeout-seconds",
@@ -197,7 +197,7 @@ TEST_F(ElasticOnHostsTest, AHostThatDoesNotReachAnotherRestsUntilItDoes) {
   finish(job);
 }
 
-TEST_F(ElasticOnHostsTest, HostsComeAndGoAsTheyAreDiscoveredAndNobodyRollsBack) {
+TEST_F(ElasticOnHostsTest, HostsComeAndGoAsTheyAreDiscoveredAndNoRankRollsBack) {
   Process& job = start_training(3, 2, {.hosts = "h1:2\n", .discovery = true});
   auto world = step_logs().newest_world();
   steps().discover("h1:2\nh2:2\nh3:1\n");

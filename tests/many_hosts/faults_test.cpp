@@ -77,7 +77,7 @@ TEST_F(HostFaultsTest, AHostThatCrashesEndsTheJobWithItsName) {
 }
 
 // Both notice it by their heartbeats; once the network is back the agent joins again.
-TEST_F(HostFaultsTest, AnAgentThatWaitsForItsTurnAndHvdrunHearThatTheOtherIsCutOff) {
+TEST_F(HostFaultsTest, AWaitingAgentAndHvdrunNoticeThatTheOtherIsCutOff) {
   make_bed({.hosts = 2});
   place({"hvdrun", "hvd-agent"});
   Process& job = start({"--join-bind", "10.77.0.254:7000", "--token-file", "job-token", "-np", "3",

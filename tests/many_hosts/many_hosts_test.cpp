@@ -49,7 +49,7 @@ std::vector<const Host*> ManyHostsTest::everybody() const {
 std::vector<Host::Seen> ManyHostsTest::strangers(const Host& on) const {
   std::vector<Host::Seen> found;
   for (auto& seen : on.processes()) {
-    // Those that booted after a crash are residents, too.
+    // Processes that booted after a crash are residents, too.
     const bool resident = residents_.count(seen.pid) != 0 || seen.state == 'Z' ||
                           seen.command_line.find("hvd-hosts") != std::string::npos ||
                           seen.command_line.starts_with("sshd: /usr/sbin/sshd");

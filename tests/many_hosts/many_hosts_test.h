@@ -1,5 +1,5 @@
-// What all tests of jobs on many hosts share: a bed, hvdrun on its head, and the certainty that at
-// the end no host holds anything of a job. On the hosts there is only what a test places there.
+// Fixture of all tests of jobs on many hosts: a bed, hvdrun on its head, and a check that at the
+// end no host holds anything of a job. The hosts hold only the files that a test places there.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class ManyHostsTest : public testing::Test {
   Process& start(const Words& words, const ProcessOptions& options = {});
   ExitStatus run_job(const Words& words, const ProcessOptions& options = {});
 
-  // What runs on a host that did not when the bed was made, agents and workers and the sshd of
+  // Processes on a host that did not run when the bed was made: agents and workers and the sshd of
   // their connection; of all hosts that are up and of the head.
   std::vector<Host::Seen> strangers(const Host& on) const;
   bool nobody_left(std::chrono::milliseconds limit = std::chrono::seconds(20)) const;

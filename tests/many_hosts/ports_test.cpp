@@ -208,7 +208,7 @@ TEST_F(PortsTest, APortThatAFirewallDropsIsNamedWithItsHostAndTheHostThatTried) 
   EXPECT_TRUE(names_a_port_of(end.err, "10.77.0.254")) << end.err;
 }
 
-// The hosts form a ring, in which each tries its neighbour: these two are none.
+// The hosts form a ring, in which each tries its neighbour: these two are not neighbours.
 TEST_F(PortsTest, AWorkerThatAFirewallHidesIsNamedWithItsPort) {
   make_ports_bed(4, false);
   bed().cut(host(1), host(3));

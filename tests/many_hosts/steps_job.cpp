@@ -19,7 +19,7 @@ std::vector<Host*> all_of(HostBed& bed) {
 
 fs::path root_of(const Host& host) { return host.files() / "root"; }
 
-// What train learns from: this repository's licence, which changes less than its docs do.
+// The text that train learns from: this repository's licence, which changes less than its docs do.
 constexpr const char* kText = HVD_SOURCE_DIR "/LICENSE";
 constexpr int kContext = 12;
 

@@ -38,7 +38,7 @@ class StepsJob {
 
   Process& process() { return *process_; }
   StepLogs& step_logs() { return step_logs_; }
-  // What the step logs are judged by at the end of a job that goes well.
+  // The rules for the step logs at the end of a job that goes well.
   StepLogRules rules() const;
   // The next answer of the discovery script. Of agents that join: those whose slots it changes are
   // told to go, and come again with as many as it says.
@@ -52,7 +52,7 @@ class StepsJob {
   void fail(const StepLog& step_log);
   // The same with code 0, by which no worker of an elastic job says that the work is done.
   void end_well(const StepLog& step_log);
-  // What is started in this worker's slot from now on ends with 7 before hvd::init().
+  // Workers that are started in this worker's slot from now on end with 7 before hvd::init().
   void break_slot(const StepLog& step_log);
   // It is to end after the step that it is in.
   void say_enough();

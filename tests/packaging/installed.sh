@@ -1,4 +1,4 @@
-# What the page of packages does not show, where they are installed: in /clone, with the consumer of this folder in it.
+# Steps that the page of packages does not show, where they are installed: in /clone, with the consumer of this folder.
 
 # The shared library, which the examples do not need, and what a package of the program would depend on.
 cmake -S consumer -B built

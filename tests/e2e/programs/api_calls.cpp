@@ -253,21 +253,21 @@ void objects() {
   same(flat.values.as<int>()[0], (2 * size - 1) / size, "integer values");
 }
 
-// The ranks give up one after the other: the rest goes on. What has no name is counted anew then.
+// The ranks give up one after the other: the rest goes on. Unnamed calls are counted anew then.
 void joins() {
   const int rank = hvd::rank();
   const int size = hvd::size();
   for (int step = 0; step < rank; ++step) {
     std::vector<int> value{rank};
     hvd::allreduce(value, {.name = "value", .op = hvd::Min});
-    same(value[0], step + 1, "the least of those who are left");
+    same(value[0], step + 1, "the minimum over the ranks that are left");
     hvd::barrier();
   }
   const int last = hvd::join_async().get();
   check::that(last >= 0 && last < size, "the last to join is a rank");
   std::vector<int> heard{last};
   hvd::broadcast(heard);
-  same(heard[0], last, "all hear of the same rank");
+  same(heard[0], last, "all are told of the same rank");
   hvd::barrier();
   // Once more, when the order is certain: rank 0 waits for the others' word.
   if (size > 1) {
@@ -275,10 +275,10 @@ void joins() {
     if (hvd::rank() == 0) {
       std::vector<double> own{2.0};
       hvd::allreduce(own, {.name = "alone"});  // average of one
-      same(own[0], 2.0, "the average of those who gave something");
+      same(own[0], 2.0, "the average over the ranks with data");
       const auto sparse = hvd::sparse_allreduce(std::vector<int>{7}, own, {.name = "alone"});
-      same(sparse.values.as<double>()[0], 2.0, "the sparse average of those who gave something");
-      same(hvd::allgather_object("me").size(), 1U, "objects of those who gave something");
+      same(sparse.values.as<double>()[0], 2.0, "the sparse average over the ranks with data");
+      same(hvd::allgather_object("me").size(), 1U, "objects of the ranks with data");
       hvd::join();
     }
     check::that(others >= 0, "join");

@@ -143,7 +143,7 @@ class NoMemory {
   rlimit before_{};
 };
 
-// One rank has no room for what another has made: all hear of it, and none waits.
+// One rank has no memory for the object of another: all ranks get the error, and none waits.
 void objects_without_room() {
   const std::string object(hvd::rank() == 0 ? std::size_t{128} << 20 : 0, 'x');
   std::optional<NoMemory> little;

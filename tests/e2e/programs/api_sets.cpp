@@ -68,8 +68,8 @@ void from_the_start() {
     throws_code(Code::not_a_member, "rank of a set", {"rank " + std::to_string(rank), "0, 2"},
                 [&] { even.rank(); });
     std::vector<int> data(1);
-    throws_code(Code::not_a_member, "work of a stranger", {"is not in process set 1"},
-                [&] { hvd::allreduce(data, {.process_set = even}); });
+    throws_code(Code::not_a_member, "work of a rank outside of the set",
+                {"is not in process set 1"}, [&] { hvd::allreduce(data, {.process_set = even}); });
   }
   if (one.included()) work_in(one);
   throws_code(Code::not_dynamic, "add", {"HVD_DYNAMIC_PROCESS_SETS"}, [] {
@@ -105,7 +105,7 @@ void dynamic() {
     hvd::remove_process_set(alone);
     throws_code(Code::unknown, "a set that is gone", {"no process set", "any more"},
                 [&] { alone.size(); });
-    // What only one rank has asked for.
+    // A tensor that only one rank has requested.
     std::vector<float> data(3);
     hvd::Handle stranded;
     if (rank == 0) stranded = hvd::allreduce_async(data, {.name = "s", .process_set = pair});
@@ -139,7 +139,7 @@ void dynamic() {
                                       [ranks = ranks] { hvd::add_process_set(ranks); });
   }
 
-  // Ranks that disagree hear of both sides, and go on.
+  // Ranks that disagree are told both sides, and go on.
   throws<hvd::InvalidArgumentError>("other ranks", {"[0, 1]", "[0, 2]", "rank 0", "rank 1"}, [&] {
     hvd::add_process_set(rank == 0 ? std::vector<int>{0, 1} : std::vector<int>{0, 2});
   });
@@ -159,7 +159,7 @@ void dynamic() {
   check::say_ok();
   if (rank != 1) {
     // As a rule that is rank 1; but ranks that have noticed it leave, too, while others still ask.
-    throws_code(Code::shut_down, "a set with one who is gone", {"rank ", "shutdown()"}, [] {
+    throws_code(Code::shut_down, "a set with a rank that is gone", {"rank ", "shutdown()"}, [] {
       hvd::add_process_set({0, 2});
     });
   }

@@ -1,4 +1,4 @@
-// What the programs that try the public API share: one unexpected thing ends a rank with its name.
+// Checks of the programs that try the public API: one failed check ends a rank with its name.
 #pragma once
 
 #include <cstdio>

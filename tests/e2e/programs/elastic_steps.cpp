@@ -17,7 +17,7 @@
 //   --verify         looks at every weight whenever a world begins
 //   --orders DIR     does what files there say, see obey()
 //   --grow           the state grows by a page every hundred steps
-//   --gpu            the weights, and what is summed, are in the memory of a GPU that is none
+//   --gpu            the weights and the summed tensors are in the memory of a simulated GPU
 //
 // The step log, a line for each event, MICROSECONDS of the monotonic clock first:
 //   start WORKER PID | init | world ID RANK SIZE STEP | draw STEP ID EPOCH samples... |

@@ -32,7 +32,7 @@ Floats elements(const hvd::Tensor& tensor) {
   return gpu().download<float>(tensor.data(), static_cast<std::size_t>(tensor.elements()));
 }
 
-// What all ranks have, each its own number so many times.
+// The elements of all ranks, each its own number so many times.
 Floats of_all(int times) {
   Floats all;
   for (int rank = 0; rank < hvd::size(); ++rank) {

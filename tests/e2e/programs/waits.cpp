@@ -2,12 +2,12 @@
 //
 //   idle SECONDS   does nothing for so long, and says what that cost:
 //                  "idle RANK: CPU us, WAKEUPS wakeups, SENT bytes; then SENT bytes.": the last
-//                  for one step of work. What is sent over connections is counted.
+//                  for one step of work. Bytes sent over connections are counted.
 //   stall          the last rank asks for "first", says "PID stalled RANK.", and asks for the rest,
 //                  "gradients" and "weights", when it gets SIGUSR2. Each says "ok RANK."
 //   duplicate      all but the last rank ask for "twice" twice, and say what they hear
 //
-// What a collective throws goes to stderr as "heard: ..." and ends it with 1.
+// An error of a collective goes to stderr as "heard: ..." and ends the program with 1.
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -46,7 +46,7 @@ void reduce(const std::string& name) {
   if (values.front() != static_cast<float>(sum)) throw std::runtime_error(name + " is wrong");
 }
 
-// What this process has cost so far.
+// The resources that this process has used so far.
 struct Cost {
   long microseconds = 0;
   long wakeups = 0;
@@ -75,7 +75,7 @@ unsigned long long tcp_bytes_sent() {
 int idle(int seconds) {
   for (int round = 0; round < 10; ++round) reduce("values");
   hvd::barrier();
-  // What comes after a barrier for its own sake: the others hear that it has ended.
+  // Traffic that follows a barrier: the other ranks are told that it has ended.
   std::this_thread::sleep_for(std::chrono::seconds(1));
   const auto bytes = tcp_bytes_sent();
   const Cost before = cost_so_far();

@@ -2,8 +2,8 @@
 // through the public API: every collective, some types and sizes (--brief: only float), in place
 // and not, with factors and compression; in the world, in a set that spans hosts and has gaps, and
 // in one of neighbours. Says "ok RANK, memory M, bits B" at its end: whether it has memory that it
-// shares, and a digest of a sum whose rounding tells the order of its additions. What is wrong is
-// told on stderr.
+// shares, and a digest of a sum whose rounding tells the order of its additions. Errors are
+// printed on stderr.
 #include <cstdio>
 #include <fstream>
 #include <future>
@@ -126,7 +126,7 @@ void run_kind(Worker& self, Call call, bool brief) {
       call.tolerance = adasum ? 1e-5 : 0;
       for (const auto& shapes : shapes_for(type)) {
         call.shapes = shapes;
-        // What is much takes the reference long.
+        // The reference is slow for large tensors.
         const bool much = shapes.front().front() > 100'000;
         if (much && op != hvd::Sum) continue;
         for (const bool in_place : {false, true}) {

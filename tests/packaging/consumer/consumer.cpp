@@ -1,4 +1,4 @@
-// Uses every kind of thing that the public headers offer, as a stranger's program would.
+// Uses every kind of thing that the public headers offer, as a user's program does.
 #include <array>
 #include <cstdio>
 #include <vector>
