@@ -1,4 +1,4 @@
-// What the public calls make of their arguments, in a world of one, against libhvd.so.
+// How the public calls check their arguments, in a world of one, against libhvd.so.
 #include <gtest/gtest.h>
 #include <limits>
 #include <numeric>
@@ -126,7 +126,7 @@ TEST(Elements, AreReadAsElementTypesOnly) {
   EXPECT_FALSE(ReadAs<char>);
 }
 
-TEST_F(ApiArguments, ShapesThatNoMemoryHasAreRefused) {
+TEST_F(ApiArguments, ImpossibleShapesAreRefused) {
   std::vector<float> six(6);
   expect_refused([&] { hvd::shaped(six, {2, 2}); }, {"[6]", "[2, 2]"});
   expect_refused([&] { hvd::shaped(six, {-2, -3}); }, {"[-2, -3]"});
@@ -174,7 +174,7 @@ TEST_F(ApiArguments, WithoutAGpuTheHelpersForThemSayWhatIsMissing) {
   expect_refused([&] { hvd::cuda::ready_after(nullptr); }, {"hvd::cuda", "CUDA"});
 }
 
-TEST_F(ApiArguments, ProcessSetsThatNeverWereAreUnknownWhateverTheirNumber) {
+TEST_F(ApiArguments, ProcessSetsThatNeverExistedAreUnknownWhateverTheirNumber) {
   std::vector<float> two(2);
   for (const int id : {-1, 17}) {
     try {

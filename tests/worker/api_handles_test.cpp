@@ -41,7 +41,7 @@ class Gate final : public hvd::ReadyEvent {
   std::shared_future<void> future_ = promise_.get_future().share();
 };
 
-// What is asked for next waits behind it.
+// Later requests wait behind it.
 std::shared_ptr<Gate> hold_back(std::vector<float>& data) {
   auto gate = std::make_shared<Gate>();
   hvd::adapter::Submission first;
@@ -115,7 +115,7 @@ TEST_F(ApiHandles, CallbacksAreCalledInTheirOrderAlsoThoseThatCallbacksAdd) {
   EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
 }
 
-TEST_F(ApiHandles, CallbacksThatThrowAreLoggedAndHarmNobody) {
+TEST_F(ApiHandles, CallbacksThatThrowAreLoggedAndHarmNothing) {
   testing::internal::CaptureStderr();
   auto gate = std::make_shared<Gate>();
   std::vector<float> data(2);
@@ -171,7 +171,7 @@ TEST_F(ApiHandles, OutputsWithoutRoomAreErrorsOfTheirCallAlone) {
   EXPECT_EQ(hvd::allgather(data).elements(), 2);
 }
 
-// What a callback holds: it asks the handle when it goes.
+// An object in a callback: its destructor asks the handle.
 struct Asker {
   explicit Asker(hvd::Handle work, std::promise<bool>& answer)
       : handle(std::move(work)), told(answer) {}
@@ -182,7 +182,7 @@ struct Asker {
   std::promise<bool>& told;
 };
 
-TEST_F(ApiHandles, WhatACallbackHoldsMayAskTheHandleWhenItGoes) {
+TEST_F(ApiHandles, ObjectsInACallbackMayAskTheHandleWhenTheyAreDestroyed) {
   std::vector<float> data(2);
   const auto gate = hold_back(data);
   std::vector<float> other(2);
@@ -253,7 +253,7 @@ TEST_F(ApiHandles, HundredCallsMayFollowFromOneAnother) {
   EXPECT_EQ(done.get_future().get(), 100);
 }
 
-TEST_F(ApiHandles, ErrorsOfOneCallReachAllWhoWaitAndTheCallbacks) {
+TEST_F(ApiHandles, ErrorsOfOneCallReachAllWaitersAndTheCallbacks) {
   std::vector<float> data(3);
   auto future = hvd::alltoall_async(data, {.name = "a", .splits = {4}});
   std::atomic<int> heard = 0;
@@ -289,7 +289,7 @@ class EndOfThread {
   std::promise<void>& ended_;
 };
 
-// What Python does to a thread that asks for its lock while the interpreter is going away.
+// As Python ends a thread that waits for its lock while the interpreter shuts down.
 void end_this_thread(std::promise<void>& ended) {
   thread_local const EndOfThread told(ended);
   (void)told;

@@ -67,7 +67,7 @@ TEST_F(Api, CarriesTypesThatHaveNoNameInCpp) {
   EXPECT_EQ(halves, (std::array<std::uint16_t, 2>{0x3800, 0xBC00}));  // 0.5, -1
 }
 
-TEST_F(Api, RefusesWhatCannotBeByName) {
+TEST_F(Api, RefusesInvalidArgumentsByName) {
   std::vector<float> data{1};
   const auto refusal = [](auto call) -> std::string {
     try {
@@ -114,7 +114,7 @@ TEST_F(Api, MayBeCalledFromManyThreads) {
   for (auto& thread : threads) thread.join();
 }
 
-TEST(ApiLifecycle, CallsOutsideOfAWorldSaySo) {
+TEST(ApiLifecycle, CallsOutsideOfAWorldAreErrorsThatSaySo) {
   EXPECT_FALSE(hvd::is_initialized());
   EXPECT_THROW(hvd::rank(), hvd::NotInitializedError);
   EXPECT_THROW(hvd::barrier(), hvd::NotInitializedError);

@@ -14,7 +14,7 @@ class CApiTest : public JobTest {
   const std::string program_ = binary("hvd_c_api_program");
 };
 
-TEST_F(CApiTest, EveryCallDoesWhatItsHeaderSaysAndRefusesWhatCannotBe) {
+TEST_F(CApiTest, EveryCallDoesWhatItsHeaderSaysAndRefusesInvalidArguments) {
   for (int ranks = 1; ranks <= 4; ++ranks) expect_all_ok(ranks, {program_, "work"});
 }
 

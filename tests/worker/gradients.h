@@ -1,4 +1,4 @@
-// What the parts of hvd_gradients_program share.
+// Shared by the parts of hvd_gradients_program.
 #pragma once
 
 #include <vector>

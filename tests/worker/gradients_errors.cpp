@@ -17,7 +17,7 @@ namespace gradients {
 
 using check::same;
 
-// What is refused on the spot, by each rank itself.
+// Arguments that each rank refuses at once by itself.
 void refusals() {
   Floats w(3);
   const auto options = [](const std::string& what, const std::vector<std::string>& parts,
@@ -130,7 +130,7 @@ void refusals() {
   reducer.reset();
 }
 
-// What the ranks find only together, or what no world can take: the reducer works on afterwards.
+// Errors that ranks find only together, or inputs that no world accepts: the reducer works on.
 void disagreements() {
   hvd::GradientReducer reducer;
   Floats three(3, own());
@@ -160,7 +160,7 @@ void disagreements() {
   same(w, Floats(2, average()), "in the next world");
 }
 
-// Rank 1 dies; the others hear of it, and reset what cannot be finished.
+// Rank 1 dies; the others notice it, and reset the step that cannot be finished.
 void loss() {
   std::signal(SIGTERM, SIG_IGN);  // hvdrun stops them at once; what they have to say comes first
   hvd::init();

@@ -165,7 +165,7 @@ void passes() {
   same(reducer.backward_passes_per_step(), 1, "passes");
   gradient.assign(2, own());
   reducer.ready(0);
-  check::throws<Error>("in the midst of a step", {"set_backward_passes_per_step()", "\"w\""},
+  check::throws<Error>("in the middle of a step", {"set_backward_passes_per_step()", "\"w\""},
                        [&] { reducer.set_backward_passes_per_step(2); });
   reducer.synchronize();
   same(gradient, Floats(2, average()), "one pass of one");

@@ -110,7 +110,7 @@ TEST(Sampler, TheOrderDependsOnSeedAndEpochAndOnNothingElse) {
   Samples sorted(100);
   std::iota(sorted.begin(), sorted.end(), 0);
   EXPECT_NE(order(1, 0), sorted);
-  // What a release once handed out must stay: committed positions refer to it.
+  // The samples that a release handed out must stay the same: committed positions refer to them.
   EXPECT_EQ(Sampler({.size = 10, .seed = 1}).next(10, 0, 1),
             (Samples{3, 6, 9, 8, 5, 1, 7, 4, 0, 2}));
 }
@@ -167,7 +167,7 @@ TEST(Sampler, OfAHugeDataSetTakesNoMemory) {
   EXPECT_LT(*different.rbegin(), std::int64_t{1} << 60);
 }
 
-TEST(Sampler, RefusesWhatCannotBe) {
+TEST(Sampler, RefusesInvalidArguments) {
   EXPECT_THROW(Sampler({.size = -1}), hvd::InvalidArgumentError);
   Sampler sampler({.size = 4});
   EXPECT_THROW(sampler.next(0, 0, 1), hvd::InvalidArgumentError);

@@ -25,7 +25,7 @@ hvd_test(hvd_launch_test
   LIBRARIES hvd_worker
   LABELS quick)
 
-# What stands on the seam for frameworks and languages, in real jobs.
+# Code above the adapter for frameworks and languages, in real jobs.
 add_executable(hvd_gradients_program worker/gradients_errors.cpp worker/gradients_program.cpp runtime/tsan_options.cpp)
 hvd_compile_options(hvd_gradients_program)
 target_compile_definitions(hvd_gradients_program PRIVATE HVD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")

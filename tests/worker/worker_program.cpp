@@ -56,7 +56,7 @@ class Late {
 };
 Late late;
 
-// Whatever is called after the world has failed, and after it has been left.
+// Every call after the world has failed, and after it has been left.
 bool same_cause_from_now_on(const std::string& cause) {
   std::vector<float> data(3);
   const std::function<void()> calls[] = {
@@ -113,7 +113,7 @@ void expect_throws(const char* what, Call call) {
   throw std::runtime_error(what);
 }
 
-// One membership from init() to shutdown(), with something of everything; some protocol fail.
+// One membership from init() to shutdown(), with every kind of call; some calls fail.
 void one_round(int round) {
   hvd::init({.dynamic_process_sets = true});
   const int sum = hvd::size() * (hvd::size() + 1) / 2;
@@ -252,7 +252,7 @@ int run(const std::string& scenario) {
     place();
     for (;;) ::pause();
   }
-  if (scenario == "loss") {  // rank 1 dies in the midst, the others say what they were told
+  if (scenario == "loss") {  // rank 1 dies in the middle, the others say what they were told
     try {
       for (int step = 0;; ++step) {
         if (hvd::rank() == 1 && step == 10) ::_exit(9);

@@ -20,7 +20,7 @@ using test::ExitStatus;
 using test::Process;
 using test::Workers;
 
-// What a hundred protocol left behind. Allocators keep some memory, and those of sanitizers much.
+// Resources after a hundred worlds. Allocators keep some memory, and those of sanitizers much.
 void expect_nothing_more(const ExitStatus& status) {
   int descriptors = -1;
   int threads = -1;
@@ -153,7 +153,7 @@ TEST_F(Workers, ReadTheWorldFromTheRendezvousIfTheAgentDidNotKnowItYet) {
   for (const auto& status : wait_all()) EXPECT_EQ(status.code, 0) << status.err;
 }
 
-TEST_F(Workers, AreToldWhoWasLostAndAreDoneIfTheyHandleIt) {
+TEST_F(Workers, AreToldWhichRankWasLostAndAreDoneIfTheyHandleIt) {
   start_all(4, "loss");
   const auto ended = wait_all();
   for (const std::size_t rank : {0U, 2U, 3U}) {
@@ -207,7 +207,7 @@ TEST_F(Workers, RefuseAWelcomeThatIsRubbish) {
 }
 
 // The C library takes clone() where the kernel lacks clone3(), but not where that is forbidden.
-TEST(WorkerThread, ThatCannotBeStartedIsAnInitErrorThatNamesItAndItsLimits) {
+TEST(WorkerThread, IsNamedInAnInitErrorWithItsLimitsIfItCannotBeStarted) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the sanitizer needs a thread of its own";
 #endif
@@ -232,7 +232,7 @@ struct BadDescriptor {
   const char* said;
 };
 
-TEST(WorkerDescriptor, ThatIsNoneIsAnInitErrorThatNamesTheVariable) {
+TEST(WorkerDescriptor, IsAnInitErrorThatNamesTheVariableIfItIsInvalid) {
   for (const auto& [value, said] :
        {BadDescriptor{"three", "that is not a descriptor"},
         BadDescriptor{"-1", "that is not a descriptor"}, BadDescriptor{"999", "not there any more"},
@@ -259,7 +259,7 @@ TEST(WorkerAlone, IsAWorldOfOne) {
   expect_nothing_more(protocol);
 }
 
-TEST(WorkerSettings, ThatCannotBeAreAnInitErrorThatNamesTheVariable) {
+TEST(WorkerSettings, AreAnInitErrorThatNamesTheVariableIfTheyAreInvalid) {
   for (const auto* const variable : {"HVD_FUSION_THRESHOLD", "HVD_DETERMINISTIC", "HVD_TRANSPORT",
                                      "HOROVOD_DYNAMIC_PROCESS_SETS"}) {
     test::ProcessOptions options;

@@ -62,7 +62,7 @@ class Workers : public ::testing::Test {
     return document;
   }
 
-  // What the agent writes before a worker starts: its Welcome, and the world that follows it.
+  // The bytes that the agent writes before a worker starts: its Welcome, and the world after it.
   std::string greeting_of(const WorldMember& member, const std::string& world,
                           bool elastic = false) const {
     worker_link::Welcome welcome("job", token_);
@@ -104,7 +104,7 @@ class Workers : public ::testing::Test {
     return all;
   }
 
-  // What worker `index` told its agent until it ended, but for what it says of its work.
+  // The messages of worker `index` to its agent until it ended, except reports on its work.
   std::vector<worker_link::Kind> told(std::size_t index) {
     std::vector<worker_link::Kind> kinds;
     FrameDecoder decoder;

@@ -1,10 +1,10 @@
-// What all ranks agree about when they commit, with copies and with marks.
+// Agreement of all ranks at a commit, with copies and with marks.
 #include "tests/worker/elastic/progress_worlds.h"
 
 namespace hvd::worker {
 namespace {
 
-TEST_F(ElasticProgress, AFailureInTheMidstOfSavingLosesNothing) {
+TEST_F(ElasticProgress, AFailureDuringACommitLosesNothing) {
   add(2);
   bool throws = false;
   elastic::Handler fragile{[] { return std::size_t{1}; },
@@ -146,7 +146,7 @@ TEST_F(ElasticProgress, WithMarksTheNewestWholeStateWinsWithoutACopy) {
     worker.progress.mutate([&] { worker.weights = "step 1"; });
     EXPECT_TRUE(commit(worker, protocol).ok());
     (void)protocol.channel().barrier("committed");
-    // The step's last collective is over; one rank has used what it gave, one is in the midst.
+    // The step's last collective is over; one rank has used what it gave, one is in the middle.
     if (rank == 1) worker.progress.mutate([&] { worker.weights = "step 2"; });
     if (rank == 2) {
       EXPECT_THROW(worker.progress.mutate([&] {

@@ -1,4 +1,4 @@
-// What a State holds of tensors of a GPU, on GPUs in the memory of the host.
+// The tensors of a GPU in a State, on GPUs in the memory of the host.
 #include "worker/elastic/device_parts.h"
 
 #include <cstring>
@@ -78,7 +78,7 @@ TEST(DeviceParts, ADigestSaysWhatTheBytesAreAndWhereTheyLie) {
   EXPECT_EQ(runtime::gpu::digest_on_host(nullptr, 0), 0U);
 }
 
-TEST(DeviceParts, WhatIsKeptIsWhatTheStreamHasByThenAndNobodyWaitsForIt) {
+TEST(DeviceParts, ACopyHasTheStateAtItsPlaceInTheStreamAndNoCallWaitsForIt) {
   for (const std::size_t limit : {std::size_t{0}, kMegabyte}) {
     OneGpu gpu;
     DeviceParts parts(gpu.options(limit));
@@ -148,7 +148,7 @@ TEST(DeviceParts, AFullDeviceKeepsItsCopiesOnTheHost) {
   EXPECT_EQ(gpu.text(tensor), std::string(tensor.bytes(), 'a'));
 }
 
-TEST(DeviceParts, WhatIsLetGoIsGivenBack) {
+TEST(DeviceParts, MemoryOfDroppedCopiesIsReturned) {
   OneGpu gpu;
   const auto tensor = gpu.tensor(kMegabyte);
   const auto free = gpu.memory.free_bytes();
@@ -264,7 +264,7 @@ class DeviceTransfer : public ::testing::Test {
   std::uint64_t number_ = 0;
 };
 
-TEST_F(DeviceTransfer, WhoeverLacksTheStateGetsItWhereverCopiesAreKept) {
+TEST_F(DeviceTransfer, RanksThatLackTheStateGetItWhereverCopiesAreKept) {
   for (const auto mode : {CommitMode::copy, CommitMode::mark}) {
     for (const std::size_t limit_of_old : {std::size_t{0}, kMegabyte}) {
       for (const std::size_t limit_of_new : {std::size_t{0}, kMegabyte}) {
@@ -292,7 +292,7 @@ TEST_F(DeviceTransfer, WhoeverLacksTheStateGetsItWhereverCopiesAreKept) {
   }
 }
 
-TEST_F(DeviceTransfer, AFailureInTheMiddleOfItIsOneMoreGenerationAndNobodyHasHalfAState) {
+TEST_F(DeviceTransfer, AFailureDuringATransferIsOneMoreGenerationAndNoRankHasHalfAState) {
   for (const std::size_t limit : {std::size_t{0}, kMegabyte}) {
     DeviceWorker first('a', 20'003, limit);
     DeviceWorker second('b', 20'003, limit);
@@ -357,7 +357,7 @@ TEST_F(DeviceTransfer, ATensorOfAnotherSizeIsAnErrorThatNamesTheRanks) {
   DeviceWorker second('a', 6'000, kMegabyte);
   generation({&first, &second}, [&](DeviceWorker& self, CommitProtocol& protocol) {
     const auto begun = self.progress.begin(protocol, true);
-    if (protocol.channel().rank() == 0) {  // whose peer has given up
+    if (protocol.channel().rank() == 0) {  // its peer has given up
       EXPECT_TRUE(begun.world_failed);
       return;
     }

@@ -27,7 +27,7 @@ TEST(KeptStates, a_state_counts_when_it_is_whole) {
   EXPECT_EQ(states.next(), (CommitId{3, 2}));
 }
 
-TEST(KeptStates, what_is_cut_in_the_middle_leaves_the_state_before_it) {
+TEST(KeptStates, an_interrupted_copy_leaves_the_state_before_it) {
   KeptStates states;
   states.entered(3);
   const auto first = states.begin_to_keep();
@@ -42,7 +42,7 @@ TEST(KeptStates, what_is_cut_in_the_middle_leaves_the_state_before_it) {
   EXPECT_EQ(states.newest(), (CommitId{3, 2}));
 }
 
-TEST(KeptStates, each_world_counts_from_1_on_and_what_was_kept_before_stays) {
+TEST(KeptStates, each_world_counts_from_1_on_and_the_state_kept_before_stays) {
   KeptStates states;
   states.entered(3);
   states.begin_to_keep();
@@ -50,7 +50,7 @@ TEST(KeptStates, each_world_counts_from_1_on_and_what_was_kept_before_stays) {
   states.entered(5);
   EXPECT_EQ(states.newest(), (CommitId{3, 8}));
   EXPECT_EQ(states.next(), (CommitId{5, 1}));
-  // What all begin with after a loader, or at the very beginning.
+  // All ranks begin with this state after a loader, or at the very beginning.
   states.begin_to_keep();
   states.kept({5, 0});
   EXPECT_EQ(states.next(), (CommitId{5, 1}));
@@ -74,7 +74,7 @@ TEST(KeptStates, without_copies_each_mutate_is_one_step_further) {
   EXPECT_EQ(states.newest(), (CommitId{4, 1}));
 }
 
-TEST(KeptStates, who_is_interrupted_inside_mutate_has_nothing) {
+TEST(KeptStates, a_worker_that_is_interrupted_inside_mutate_has_nothing) {
   KeptStates states;
   states.entered(2);
   states.kept({2, 0});

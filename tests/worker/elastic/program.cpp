@@ -287,7 +287,7 @@ int run(const std::string& scenario) {
     elastic::run(training.state, [&] {
       training.enter();
       if (Training::generation() == 1) {
-        say("in the midst\n");
+        say("in the middle\n");
         if (hvd::rank() == 0) hvd::join();
         for (;;) {
           std::vector<float> values(10, 1.0F);

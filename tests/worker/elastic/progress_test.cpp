@@ -37,7 +37,7 @@ TEST_F(ElasticProgress, AfterALossTheNewestPreparedStateWinsAndTheOthersReceiveI
   EXPECT_EQ(mark(), (CommitId{2, 1}));
 }
 
-TEST_F(ElasticProgress, WhoHoldsTheStateReceivesNothingAndRollsBackOnlyIfAsked) {
+TEST_F(ElasticProgress, AHolderOfTheStateReceivesNothingAndRollsBackOnlyIfAsked) {
   add(2);
   generation(all(), [](int, Worker& worker, CommitProtocol& protocol) {
     begin(worker, protocol);
@@ -65,7 +65,7 @@ TEST_F(ElasticProgress, AWorldThatIsEnteredAgainGoesOnCountingCommits) {
   EXPECT_EQ(mark(), (CommitId{1, 4}));
 }
 
-// Every way to cut it: one and several holders and receivers, with windows that fit and do not.
+// Every way to cut it: one and several holders and receivers, with chunks that fit and do not.
 TEST_F(ElasticProgress, AStateOfAnySizeTravelsFromAllHoldersToAllReceivers) {
   for (const int holders : {1, 2, 3}) {
     for (const int receivers : {1, 2, 3}) {
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(Elastic, ProgressWithStatesThatDiffer,
                            return mode.param == CommitMode::copy ? "copy" : "mark";
                          });
 
-TEST_F(ElasticProgress, WhoDidNotKnowHowLargeTheStateIsHasRoomForACommitWhenItIsThere) {
+TEST_F(ElasticProgress, AJoinerThatDidNotKnowTheSizeOfTheStateHasRoomForACommitAfterwards) {
   const std::string weights(40'000'001, 'w');  // so much is never memory that was freed
   add(weights).progress.store().keep({1, 1});
   Worker& joiner = add("");
@@ -170,7 +170,7 @@ TEST_F(ElasticProgress, AStateWithoutPartsTravelsToo) {
   EXPECT_EQ(progress[1].store().holds(), (CommitId{1, 1}));
 }
 
-TEST_F(ElasticProgress, WhatIsKeptStaysWholeIfANewerOneThatIsReceivedIsNot) {
+TEST_F(ElasticProgress, AKeptStateStaysWholeIfTheTransferOfANewerOneFails) {
   add(2);
   generation(all(), [](int rank, Worker& worker, CommitProtocol& protocol) {
     begin(worker, protocol);

@@ -27,7 +27,7 @@ using elastic::CommitMode;
 using elastic::detail::handler_of;
 using test::read_file;
 
-// What a small program has.
+// The state of a small program.
 struct Program {
   std::string weights;
   std::int64_t step = 0;
@@ -53,7 +53,7 @@ class SavedState : public testing::Test {
     ASSERT_TRUE(saved.ok()) << saved.to_string();
   }
   void write(const std::string& bytes) { std::ofstream(file()) << bytes; }
-  // What reading says, and that nothing has changed if that is an error.
+  // The result of reading; checks that nothing has changed if that is an error.
   Status read() {
     Program program;
     program.weights = "as before";
@@ -117,7 +117,7 @@ TEST_F(SavedState, ANewOneTakesThePlaceOfTheOld) {
   EXPECT_EQ(read().code(), Code::not_found);
 }
 
-TEST_F(SavedState, ThatIsCutOffAnywhereIsRefused) {
+TEST_F(SavedState, IsRefusedWhereverItIsCutOff) {
   save("0123456789", 7);
   const std::string whole = read_file(file());
   for (std::size_t size = 0; size < whole.size(); ++size) {
@@ -165,7 +165,7 @@ TEST_F(SavedState, OfAnotherKindIsRefusedByWhatItIs) {
       << status.to_string();
 }
 
-TEST_F(SavedState, ThatOthersCouldHaveWrittenIsRefused) {
+TEST_F(SavedState, IsRefusedIfOthersCouldHaveWrittenIt) {
   save("weights", 7);
   ASSERT_EQ(::chmod(file().c_str(), 0666), 0);
   EXPECT_EQ(read().code(), Code::failed_precondition);
@@ -177,7 +177,7 @@ TEST_F(SavedState, ThatOthersCouldHaveWrittenIsRefused) {
   EXPECT_FALSE(read().ok());
 }
 
-TEST_F(SavedState, ThatCannotBeWrittenIsAnErrorAndNothingIsLeft) {
+TEST_F(SavedState, IsAnErrorIfItCannotBeWrittenAndLeavesNothing) {
   Program program;
   program.store.keep({1, 1});
   const std::string nowhere = (directory_.path() / "none" / "state").string();
@@ -241,7 +241,7 @@ TEST_F(SavedState, OfAWorkerThatIsKilledWhileItWritesLeavesNothing) {
 
 // As a full disk: the file may not grow beyond a limit, which comes with a signal. The old state
 // stays, and so does the worker.
-TEST_F(SavedState, ThatDoesNotFitLeavesTheOldOneAsItWas) {
+TEST_F(SavedState, LeavesTheOldOneAsItWasIfItDoesNotFit) {
   save("old", 1);
   const std::string old = read_file(file());
   const pid_t child = ::fork();

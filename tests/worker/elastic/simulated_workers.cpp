@@ -79,7 +79,7 @@ void SimulatedWorkers::die(Incarnation incarnation, int exit_code, int signal, b
                                                  signal == 0 ? exit_code : 0, signal, false});
 }
 
-// Those of a plain program notice the loss of one of them, and cannot go on.
+// The workers of a plain program notice the loss of one of them, and cannot go on.
 void SimulatedWorkers::fail_the_others_of(const Process& lost) {
   for (const auto& other : processes_) {
     if (!other->runs || other->begun_with != lost.begun_with || dice_.one_in(4)) continue;

@@ -1,8 +1,8 @@
-// The workers of a simulated cluster. What they decide, they decide with what real workers have:
-// WorldFollower, KeptStates, MarkWriter, agree, decide_resume; what is made up is the wires between
-// them, on which anything may happen: a collective completes on some ranks and fails on others when
-// a member goes, an answer is missed, a transfer is cut, and a process dies at any message. What
-// must hold is in training_history.h. A value for one thread.
+// The workers of a simulated cluster. They decide with the code of real workers: WorldFollower,
+// KeptStates, MarkWriter, agree, decide_resume. The wires between them are simulated, and anything
+// may happen there: a collective completes on some ranks and fails on others when a member goes, an
+// answer is missed, a transfer is cut, and a process dies at any message. The invariants are in
+// training_history.h. A value for one thread.
 //
 // A program trains with a sampler, commits every few steps, and ends after so many. It keeps copies
 // or changes its state only inside mutate().
@@ -27,8 +27,7 @@
 
 namespace hvd {
 
-// What goes wrong in workers and between them, one time in so many; 0 for never. And what kind of
-// program it is.
+// Faults in workers and between them, one time in so many; 0 for never. And the kind of program.
 struct WorkerClimate {
   int dies_at_message = 0;
   int dies_at = 0;           // this very message of the run
@@ -66,7 +65,7 @@ enum class Flaw {
   forgets_to_stop_what_cannot_be_suspended,
 };
 
-// Where workers run, and whom they channel to.
+// The surroundings of workers: where they run, and to which agents they talk.
 class Surroundings {
  public:
   virtual ~Surroundings() = default;
@@ -131,7 +130,7 @@ class SimulatedWorkers {
   std::string text(Incarnation incarnation) const;
 
  private:
-  // What it does, or waits for.
+  // The current activity of the worker, or the event that it waits for.
   enum class Phase {
     starting,
     between,  // for a world
@@ -194,7 +193,7 @@ class SimulatedWorkers {
     std::optional<worker::MarkWriter> mark;
     std::optional<std::uint64_t> mark_version;
   };
-  // What a rank says in a collective.
+  // The contribution of a rank to a collective.
   struct Said {
     bool said = false;
     worker::Vote vote;

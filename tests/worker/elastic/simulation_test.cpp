@@ -152,7 +152,7 @@ TEST(ElasticSimulation, lets_workers_and_hosts_leave) {
   });
 }
 
-// People who drain hosts and scale the job lose nothing by it, however they do.
+// Draining of hosts and scaling of the job lose nothing, in any order.
 TEST(ElasticSimulation, does_as_people_ask) {
   simulate(2'000, [](std::uint64_t seed) {
     Climate climate;
@@ -220,7 +220,7 @@ TEST(ElasticSimulation, keeps_the_state_when_everybody_is_replaced_and_some_are_
 }
 
 // One slot or one machine is broken, from the beginning or after a while: the rest goes on.
-TEST(ElasticSimulation, goes_on_without_what_is_broken) {
+TEST(ElasticSimulation, goes_on_without_broken_slots_and_machines) {
   simulate(2'000, [](std::uint64_t seed) {
     Climate climate;
     climate.broken = seed % 2 == 0 ? Climate::Broken::slot : Climate::Broken::machine;
@@ -326,7 +326,7 @@ void expect_found(Flaw flaw, const char* what, const ClimateOf& climate_of) {
   std::printf("%s: found after %d runs: %s\n", what, static_cast<int>(seed), found.c_str());
 }
 
-// What the simulation is worth: a protocol that is wrong does not pass.
+// A test of the simulation itself: a wrong protocol does not pass.
 TEST(ElasticSimulation, finds_every_flaw) {
   for (const auto& [flaw, what] :
        {std::pair{Flaw::answers_before_the_mark, "answers before the mark"},

@@ -1,4 +1,4 @@
-// What a State holds, and in which memory.
+// The contents of a State, and their memory.
 #include "worker/elastic/store.h"
 
 #include <cstdint>
@@ -32,7 +32,7 @@ TEST(ElasticStore, TheShapeTellsNamesOrderAndModeApart) {
   EXPECT_NE(shape, shape_of(CommitMode::copy, {"x"}));
 }
 
-TEST(ElasticStore, ARoomIsThereBeforeTheStateComesAndWhatIsKeptStays) {
+TEST(ElasticStore, MemoryIsReservedBeforeTheStateComesAndTheKeptStateStays) {
   const std::string weights(40'000'001, 'w');  // so much is never memory that was freed
   std::string now = weights;
   Store store(CommitMode::copy);

@@ -28,7 +28,7 @@ class TrainingHistory {
   // This rank's part of the step after `state` in a world of this size; returns the state after it,
   // the same for all its ranks.
   int train(int state, int rank, int size);
-  // What the newest commit was, for a loader's checkpoint.
+  // The state of the newest commit, for a loader's checkpoint.
   int committed() const { return committed_state_; }
 
   // ---- what the workers agree about ----
@@ -37,14 +37,14 @@ class TrainingHistory {
   void decided(worker::CommitId id, int state, worker::CommitId mark);
   void answered(worker::CommitId id, int state);
   void mark_written(worker::CommitId before, worker::CommitId after);
-  // What was committed is gone, and a loader begins anew.
+  // The committed state is gone, and a loader begins anew.
   void loaded(std::uint64_t generation, int state);
   // All begin again from nothing.
   void void_commits();
   worker::CommitId newest() const { return newest_; }
   // The state of that commit is in the state file.
   void saved(worker::CommitId id) { saved_ = id; }
-  // What the file holds is the newest commit.
+  // Whether the file holds the newest commit.
   bool is_saved() const { return !saved_.none() && saved_ == newest_; }
   worker::CommitId saved() const { return saved_; }
   int commits() const { return commits_; }
@@ -52,7 +52,7 @@ class TrainingHistory {
   // At the end: the samples of all that was committed.
   void check_samples();
 
-  // What happens as text, line by line, if it is asked for, which takes time.
+  // Prints the events as text, line by line, which takes time.
   void tell_story() { tells_ = true; }
   bool tells() const { return tells_; }
   void tell(const std::string& line) { story_ += line + "\n"; }

@@ -1,4 +1,4 @@
-// What a simulated worker's program does in a world, and from one world to the next.
+// The program of a simulated worker, in a world, and from one world to the next.
 #include <algorithm>
 #include <utility>
 
@@ -234,7 +234,7 @@ int SimulatedWorkers::whole_state(const Process& process) const {
   return buffer ? process.kept[*buffer] : TrainingHistory::kNothing;
 }
 
-// What was committed may be called lost, or never have been, only if no worker has it any more.
+// A committed state may count as lost, or as never committed, only if no worker has it any more.
 void SimulatedWorkers::check_loss(const Process& process) {
   if (history_.newest().none()) return;
   // Frozen since it decided, and thawed when others had formed a later world: nobody hears it.

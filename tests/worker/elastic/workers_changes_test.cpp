@@ -1,4 +1,4 @@
-// Elastic workers whose world changes at a commit, or not at all.
+// Elastic workers in a world that changes at a commit, or not at all.
 #include <csignal>
 #include <gtest/gtest.h>
 #include <string>
@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(Elastic, ElasticWorkersWithStatesThatDiffer,
                          ::testing::Values("bytes", "lengths"),
                          [](const auto& what) { return std::string(what.param); });
 
-TEST_F(ElasticWorkers, JoinAlsoIfWhatIsInTheStateHasNoSizeYet) {
+TEST_F(ElasticWorkers, JoinAlsoIfTheStateHasNoSizeYet) {
   environment_ = {{"UNTIL", "2"}};
   start_world(2, "train");
   environment_["MEASURE"] = "refuse";
@@ -82,7 +82,7 @@ TEST_F(ElasticWorkers, JoinAlsoIfWhatIsInTheStateHasNoSizeYet) {
   EXPECT_NE(ended[2].out.find("measured\n"), std::string::npos);
 }
 
-TEST_F(ElasticWorkers, ThatAreRemovedEndWithZeroAndDoNotSayThatTheyAreDone) {
+TEST_F(ElasticWorkers, EndWithZeroWhenTheyAreRemovedAndDoNotSayThatTheyAreDone) {
   environment_ = {{"UNTIL", "2"}};
   for (const auto* const scenario : {"train", "train", "left"}) {
     start_in(world_of(1, {0, 1, 2}), scenario);
@@ -99,7 +99,7 @@ TEST_F(ElasticWorkers, ThatAreRemovedEndWithZeroAndDoNotSayThatTheyAreDone) {
   EXPECT_NE(ended[2].out.find("left\n"), std::string::npos) << ended[2].out;
 }
 
-TEST_F(ElasticWorkers, ThatAreToldToGoSayThatTheyLeaveAndDoSoAtACommit) {
+TEST_F(ElasticWorkers, AnnounceThatTheyLeaveWhenToldToGoAndLeaveAtACommit) {
   environment_ = {{"UNTIL", "2"}};
   start_world(2, "train");
   ASSERT_TRUE(worker(0).wait_for_output("commit 3\n"));
@@ -125,7 +125,7 @@ TEST_F(ElasticWorkers, EndBySigtermWhenTheJobIsBeingStopped) {
   for (const auto& status : wait_all()) EXPECT_EQ(status.signal, SIGTERM) << status.err;
 }
 
-TEST_F(ElasticWorkers, ThatOnlyLookCommitWhereTheWorldChanges) {
+TEST_F(ElasticWorkers, CommitWhereTheWorldChangesIfTheyOnlyCheck) {
   environment_ = {{"UNTIL", "2"}};
   start_world(2, "look");
   ASSERT_TRUE(worker(0).wait_for_output("step 3\n"));

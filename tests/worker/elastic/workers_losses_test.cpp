@@ -167,7 +167,7 @@ INSTANTIATE_TEST_SUITE_P(Elastic, ElasticWorkersThatGiveUp, ::testing::Values(""
                                                       : cat("rank", rank.param);
                          });
 
-TEST_F(ElasticWorkers, ThatGiveUpAgainAndAgainWithoutACommitEnd) {
+TEST_F(ElasticWorkers, EndIfTheyGiveUpAgainAndAgainWithoutACommit) {
   environment_ = {{"FAILS", "5"}, {"ON", "1"}};
   start_world(3, "gives-up");
   EXPECT_EQ(worker(1).wait().code, 1);

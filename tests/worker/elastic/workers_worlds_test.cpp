@@ -1,5 +1,5 @@
-// What elastic workers have of one world and have again in the next: calls and threads that hear of
-// the change, process sets, joins, the timeline, the tuner and the flight recorder.
+// Parts of a world that elastic workers have again in the next one: calls and threads that are told
+// of the change, process sets, joins, the timeline, the tuner and the flight recorder.
 #include <csignal>
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ TEST_F(ElasticWorkers, HaveProcessSetsThatShrinkIfTheProgramSaysSo) {
 
 TEST_F(ElasticWorkers, AreToldWhileTheyWaitInAJoinAndJoinAnewInTheNextWorld) {
   start_world(3, "join");
-  for (std::size_t i = 0; i < 3; ++i) ASSERT_TRUE(worker(i).wait_for_output("in the midst\n"));
+  for (std::size_t i = 0; i < 3; ++i) ASSERT_TRUE(worker(i).wait_for_output("in the middle\n"));
   worker(1).signal(SIGKILL);
   publish(world_of(2, {0, 2}));
   const auto ended = wait_all();

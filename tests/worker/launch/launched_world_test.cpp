@@ -46,7 +46,7 @@ TEST(LaunchedWorld, RanksMayGoRoundTheHosts) {
             "b#1 at 10.0.0.1 local 1/2 cross 1/2\n");
 }
 
-TEST(LaunchedWorld, WhatDoesNotFitIsNamed) {
+TEST(LaunchedWorld, AMismatchIsNamed) {
   EXPECT_EQ(addresses_of({at("a", {{"eth0", "10.0.0.1"}}), at("b", {})}),
             "rank 1 on b has no address at which other hosts could reach it; "
             "HVD_NETWORK_INTERFACE names interfaces");

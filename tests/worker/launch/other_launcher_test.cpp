@@ -237,7 +237,7 @@ TEST_F(WithARendezvous, TheServiceMayBeLate) {
   EXPECT_EQ(other->wait().code, 0) << other->err();
 }
 
-TEST_F(WithARendezvous, WhatIsMissingOrWrongIsNamed) {
+TEST_F(WithARendezvous, MissingAndWrongSettingsAreNamed) {
   const Environment own{{"HVD_RANK", "1"}, {"HVD_SIZE", "2"}};
   expect_refused(variables_of(own), "HVD_RUN_ID is not set");
   const auto run = variables_of(with(own, {{"HVD_RUN_ID", "run"}}));
@@ -377,7 +377,7 @@ TEST_P(UnderMpi, AnInterfaceThatIsNotThereIsNamed) {
       << end.err;
 }
 
-TEST_P(UnderMpi, WithoutPmixTheyFailWithWhatToType) {
+TEST_P(UnderMpi, WithoutPmixTheErrorSaysWhatToType) {
   if (GetParam().name != std::string("open_mpi")) GTEST_SKIP() << "it does not speak PMIx";
   options_.environment["HVD_PMIX_LIBRARY"] = "libnothing.so";
   const ExitStatus end = launch(3, {program_, "place"});

@@ -50,7 +50,7 @@ TEST_F(UnderSlurm, TheProcessesOfAStepAreOneWorld) {
   }
 }
 
-TEST_F(UnderSlurm, TheOthersHearOfALostProcess) {
+TEST_F(UnderSlurm, TheOthersAreToldOfALostProcess) {
   const ExitStatus end = srun("pmix", {program_, "loss"});
   EXPECT_EQ(end.code, 9) << end.err;
   EXPECT_NE(end.out.find("lost rank 1 on host "), std::string::npos) << end.out << end.err;

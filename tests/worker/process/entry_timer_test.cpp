@@ -34,7 +34,7 @@ TEST_F(EntryTimerTest, TheFirstWorldIsNotWaitedFor) {
   EXPECT_EQ(timer_.read(), (WorldEntry{.generation = 1, .connect_ns = 3}));
 }
 
-TEST_F(EntryTimerTest, WhatTheProgramDoesBeforeTheRunDoesNotCount) {
+TEST_F(EntryTimerTest, WorkOfTheProgramBeforeTheRunDoesNotCount) {
   timer_.step_ended(at(50));
   timer_.begin_vote(at(100));
   timer_.voted(0, at(104));

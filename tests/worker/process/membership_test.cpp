@@ -1,4 +1,4 @@
-// Which world a process hears of, waits for, and enters. The test plays its agent.
+// The worlds that a process is told of, waits for, and enters. The test plays its agent.
 #include "worker/process/membership.h"
 
 #include <future>
@@ -27,7 +27,7 @@ class ElasticMembership : public ::testing::Test {
   ElasticMembership() {
     auto ends = socket_pair();
     EXPECT_TRUE(ends.ok());
-    // Kept open for good: a process whose agent is gone ends.
+    // Kept open for good: a process ends when its agent is gone.
     agent_ = ends->first.release();
     worker_link::Welcome welcome("job", Token::random());
     welcome.worker = "a#0";
@@ -66,7 +66,7 @@ TEST_F(ElasticMembership, AWaitForANewerWorldEndsAsSoonAsItComes) {
 
 TEST_F(ElasticMembership, ARoundIsLeftOnlyWhenOthersMayKnowWhereThisProcessWasInIt) {
   EXPECT_EQ(enter()->round, 1U);
-  EXPECT_EQ(enter()->round, 1U) << "no rank has heard of the first attempt";
+  EXPECT_EQ(enter()->round, 1U) << "no rank knows of the first attempt";
   membership_->announced();
   EXPECT_EQ(enter()->round, 2U);
   publish(world_of_one(2));

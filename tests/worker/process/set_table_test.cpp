@@ -30,7 +30,7 @@ TEST(ElasticSets, FollowTheirWorkersThroughTheWorldsOnAllRanks) {
   sets->added(3, {0, 1, 3});
   sets->let_shrink(3);
   sets->enter(world_of(2, {3, 2, 0}));
-  // As another rank hears of it.
+  // As another rank receives it.
   auto read = SetTable::decode(sets->encode());
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   for (auto* const table : {&*sets, &*read}) {
@@ -46,7 +46,7 @@ TEST(ElasticSets, FollowTheirWorkersThroughTheWorldsOnAllRanks) {
   }
 }
 
-TEST(ElasticSets, ThatCannotBeAreErrors) {
+TEST(ElasticSets, OfUnknownRanksOrABrokenEncodingAreErrors) {
   const auto sets = SetTable::of({{0}, {0, 7}}, false, world_of(1, {0, 1}));
   EXPECT_NE(sets.status().message().find("process set 2: there is no rank 7 in a world of 2"),
             std::string::npos)

@@ -1,4 +1,4 @@
-// What a worker reads from its environment: a value that cannot be read is an error, which names
+// Settings that a worker reads from its environment: an unreadable value is an error, which names
 // the variable, and never the same as a variable that is not set.
 #include "worker/process/settings.h"
 

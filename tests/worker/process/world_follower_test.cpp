@@ -41,7 +41,7 @@ WorldFollower member() {
   return follower;
 }
 
-TEST(WorldFollower, who_joins_waits_for_an_effective_world_with_it) {
+TEST(WorldFollower, a_joining_worker_waits_for_an_effective_world_with_it) {
   WorldFollower follower(kMe);
   EXPECT_EQ(follower.next(), nullptr);
   EXPECT_FALSE(follower.hear(effective(3, {2, 3})));
@@ -88,7 +88,7 @@ TEST(WorldFollower, skips_to_the_newest_world) {
   EXPECT_EQ(generation_of(follower.next()), 7U);
 }
 
-TEST(WorldFollower, who_is_in_the_newest_world_no_more_is_out) {
+TEST(WorldFollower, a_worker_that_the_newest_world_lacks_is_out) {
   WorldFollower follower = member();
   follower.hear(effective(4, {1, 2}));
   EXPECT_TRUE(follower.hear(effective(5, {2})));
@@ -107,7 +107,7 @@ TEST(WorldFollower, a_commit_puts_a_proposed_world_into_force) {
   EXPECT_FALSE(follower.hear(effective(4, {1, 2, 5}))) << "the driver says it after the commit";
 }
 
-TEST(WorldFollower, a_commit_may_be_the_first_that_it_hears_of_a_world) {
+TEST(WorldFollower, a_commit_may_be_the_first_message_about_a_world) {
   WorldFollower follower = member();
   follower.committed(proposed(4, {2, 3}));
   EXPECT_TRUE(follower.is_out());
@@ -147,7 +147,7 @@ TEST(WorldFollower, a_proposal_of_the_same_members_withdraws_those_before_it) {
   EXPECT_EQ(follower.proposed(), nullptr);
 }
 
-TEST(WorldFollower, after_the_last_commit_it_is_out_whatever_it_hears) {
+TEST(WorldFollower, after_the_last_commit_it_is_out_whatever_it_receives) {
   WorldFollower follower = member();
   WorldDocument last = proposed(4, {1, 2, 3});
   last.last = true;
@@ -155,7 +155,7 @@ TEST(WorldFollower, after_the_last_commit_it_is_out_whatever_it_hears) {
   ASSERT_EQ(generation_of(follower.proposed()), 4U);
   EXPECT_FALSE(follower.is_out()) << "no commit has taken it into force";
 
-  // A loss has made a world before hvdrun heard of the commit.
+  // A loss has made a world before hvdrun knew of the commit.
   EXPECT_TRUE(follower.hear(effective(5, {1, 2})));
   follower.committed(last);
   EXPECT_EQ(follower.next(), nullptr);
