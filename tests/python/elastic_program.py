@@ -2,7 +2,7 @@
 #
 #   elastic_program.py numpy|torch|ddp|reconfigure STEPS [CRASHES]
 #
-# In the first generations, CRASHES of them, the last rank kills itself in the midst of a step
+# In the first generations, CRASHES of them, the last rank kills itself in the middle of a step
 # ("reconfigure": the first rank, where it is not alone). The result does not depend on that: every
 # rank's batch depends on the sampler alone, whose samples are shared out among however many ranks
 # there are, and sums of whole numbers are exact.

@@ -638,7 +638,7 @@ print(first.process_set_id, second.process_set_id, pair.process_set_id, flush=Tr
     assert lines(job, 0) == lines(job, 1) == ["1 1 2"]
 
 
-def test_a_failure_that_a_program_has_handled_is_none_of_its_job():
+def test_a_failure_that_a_program_has_handled_does_not_fail_the_job():
     text = """
 import numpy as np, hvd
 hvd.init()
@@ -688,5 +688,5 @@ except hvd.HorovodInternalError as error:
 def test_hvdrun_is_the_one_of_the_package():
     job = run_job("--version")
     assert job.returncode == 0 and hvd.__version__ in job.stdout
-    # What Python set, or inherited: hvd changes nothing about it.
+    # The handler of Python, or the inherited one: hvd does not change it.
     assert signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_IGN)

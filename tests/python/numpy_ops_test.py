@@ -84,7 +84,7 @@ def test_allreduce_in_place_changes_the_same_array():
     assert hvd.synchronize(handle) is array
 
 
-def test_allreduce_takes_what_is_no_contiguous_array():
+def test_allreduce_takes_arrays_that_are_not_contiguous():
     wide = np.zeros((6, 4), np.float32)
     wide[:, 1] = of_rank((6,), np.float32)
     wanted = all_ranks((6,), np.float64).sum(0)
@@ -106,7 +106,7 @@ def test_asynchronous_calls_complete_in_any_order():
         assert hvd.synchronize(handle) is result
 
 
-def test_a_handle_that_nobody_keeps_harms_nothing():
+def test_a_handle_that_is_dropped_harms_nothing():
     for index in range(50):
         hvd.allreduce_async(np.ones(1000), name=f"dropped.{index}")
     hvd.barrier()
@@ -228,7 +228,7 @@ def test_a_removed_process_set_is_unknown():
     assert not hvd.remove_process_set(hvd.global_process_set)
 
 
-def test_join_leaves_an_average_to_those_who_have_data():
+def test_join_leaves_an_average_to_the_ranks_that_have_data():
     for _ in range(hvd.rank()):
         hvd.allreduce_(np.ones(4), op=hvd.Average, name="before.join")
     if hvd.rank() == hvd.size() - 1:
@@ -303,7 +303,7 @@ def test_wrong_arguments_of_this_rank_fail_at_the_call():
         ),
     ],
 )
-def test_what_the_ranks_say_differently_fails_on_all(call, word):
+def test_arguments_that_differ_between_ranks_fail_on_all(call, word):
     if hvd.size() < 2:
         pytest.skip("needs two ranks")
     with pytest.raises(hvd.HorovodInternalError, match=word) as caught:

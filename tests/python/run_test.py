@@ -32,7 +32,7 @@ def test_run_gives_the_results_of_all_ranks(capfd):
     assert hvd.run(place_of, args=[2], np=1, hosts="localhost:1") == [(0, 1)]
 
 
-def test_run_raises_what_went_wrong():
+def test_run_raises_the_error_of_the_job():
     with pytest.raises(hvd.launch.RunError, match="nothing there"):
         hvd.run(fail_on_rank_1, num_proc=2)
     with pytest.raises(hvd.launch.RunError, match="exit code"):
@@ -121,7 +121,7 @@ def test_the_results_of_an_elastic_job_are_those_of_its_last_world(lost_rank, ho
 # --- connections ----------------------------------------------------------------------------------
 
 
-def test_a_stranger_keeps_no_worker_from_the_function():
+def test_an_unauthenticated_connection_keeps_no_worker_from_the_function():
     job = hvd.launch._Job(b"the call")
     with contextlib.ExitStack() as connections:
         for said in (b"", b"GET / HTTP/1.1", b"\0\0\0\x20" + b"x" * 8):

@@ -1,5 +1,5 @@
 # Groups of torch.distributed over the backend "hvd": how they are made, what they refuse, and those
-# whose members change.
+# with changing members.
 import contextlib
 import datetime
 import inspect
@@ -311,7 +311,7 @@ def test_shapes_that_differ_are_an_error_at_all_ranks():
     assert tensor.item() == size()
 
 
-# --- groups whose members change -----------------------------------------------------------------
+# --- groups with changing members ----------------------------------------------------------------
 
 
 @changing

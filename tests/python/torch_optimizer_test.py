@@ -632,7 +632,7 @@ def test_batch_normalization_needs_channels():
 
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("length", [0, 1, 30, 31])
-def test_the_sampler_shares_out_what_is_left(shuffle, length):
+def test_the_sampler_shares_out_the_remaining_samples(shuffle, length):
     data = list(range(length))
     sampler = hvd.elastic.ElasticSampler(data, shuffle=shuffle, seed=5)
     for epoch in range(2):
