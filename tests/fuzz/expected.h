@@ -33,7 +33,7 @@ class Expected {
   std::size_t offset_in_output(std::size_t tensor, int position) const;
 
   Bytes input(std::size_t tensor, int position) const;
-  // What is wrong with the output of the member at that position; empty: it is right. Reductions
+  // The error in the output of the member at that position; empty: it is right. Reductions
   // are computed once for all ranks of this process.
   std::string complaint(std::size_t tensor, int position, const std::byte* output);
 

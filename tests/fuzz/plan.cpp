@@ -70,8 +70,8 @@ class Planner {
     world.cycle_us = random_.one_of<int>({0, 100, 1'000, 5'000});
     world.cache_capacity = random_.one_of<std::size_t>({0, 3, 1'024, 1'024});
     world.deterministic = random_.percent(20);
-    // Those that are measured; some on which size decides; some that want the fewest steps; some
-    // that want the fewest bytes in the fewest steps.
+    // Measured speeds; some on which size decides; some for which the fewest steps are best; some
+    // for which the fewest bytes in the fewest steps are best.
     world.links = random_.one_of<runtime::LinkSpeed>({{},
                                                       {std::chrono::milliseconds(2), 1'000},
                                                       {std::chrono::milliseconds(2), 1'000},

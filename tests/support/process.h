@@ -90,10 +90,10 @@ class TemporaryDirectory {
 
 std::string read_file(const std::filesystem::path& path);
 
-// Pids of all processes whose environment holds NAME=VALUE: how a test finds every process of its
+// Pids of all processes with NAME=VALUE in their environment: how a test finds every process of its
 // job, also those that made themselves daemons.
 std::vector<pid_t> processes_with_variable(const std::string& name, const std::string& value);
-// Blocks until there are none of them; false if some are left at the limit.
+// Blocks until no such process is left; false if some are left at the limit.
 bool wait_until_gone(const std::string& name, const std::string& value,
                      std::chrono::milliseconds limit = std::chrono::seconds(10));
 

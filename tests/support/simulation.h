@@ -1,5 +1,5 @@
-// What every simulator is made of: dice, time that passes only from event to event, and seeds that
-// a person can repeat. Values for one thread.
+// Parts of every simulator: dice, time that passes only from event to event, and seeds that a
+// person can repeat. Values for one thread.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class VirtualTime {
   // Nothing happens before then, and all that should have happens then.
   void hold_up_until(TimePoint then) { held_up_until_ = std::max(held_up_until_, then); }
 
-  // What comes next: what was planned, or what is due at `deadline`. False if nothing ever will.
+  // The next event: a planned one, or the one that is due at `deadline`. False if there is none.
   template <typename Due>
   bool advance(TimePoint deadline, const Due& due) {
     const TimePoint planned = plan_.empty() ? kNever : plan_.front().at;

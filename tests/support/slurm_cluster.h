@@ -26,7 +26,7 @@ class SlurmCluster {
   SlurmCluster(const SlurmCluster&) = delete;
   SlurmCluster& operator=(const SlurmCluster&) = delete;
 
-  // What a program needs to find this cluster.
+  // The variables with which a program finds this cluster.
   const std::map<std::string, std::string>& environment() const { return environment_; }
   const std::filesystem::path& directory() const { return directory_; }
 

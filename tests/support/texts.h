@@ -1,4 +1,4 @@
-// What tests look for in what programs print.
+// Searches of tests in the output of programs.
 #pragma once
 
 #include <string>

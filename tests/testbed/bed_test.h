@@ -1,4 +1,4 @@
-// What all tests of the test bed share.
+// Fixture of all tests of the test bed.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -71,7 +71,7 @@ class Message {
 
 using Buffer = std::array<char, 1 << 16>;
 
-// What the kernel says to a setting.
+// Reads the kernel's answer to a setting.
 void expect_done(int socket, Buffer& buffer, const std::string& what) {
   const ssize_t got = ::recv(socket, buffer.data(), buffer.size(), 0);
   nlmsghdr header{};

@@ -1,4 +1,4 @@
-// What a test may do to the hosts of a bed.
+// Faults that a test may inject into the hosts of a bed.
 #include <chrono>
 #include <csignal>
 #include <stdexcept>
@@ -84,7 +84,7 @@ TEST_F(FaultsTest, AHostThatBootsHasItsRootAndItsKeyAndNothingElse) {
   EXPECT_THROW(bed.boot(host), std::runtime_error);
 }
 
-TEST_F(FaultsTest, WhatRunsOnAHostThatCrashesIsKilled) {
+TEST_F(FaultsTest, ProcessesOnAHostThatCrashesAreKilled) {
   HostBed bed({.hosts = 2});
   const auto process = bed.host(1).start({"bash", "-c", "echo up; sleep 1000"});
   ASSERT_TRUE(process->wait_for_output("up"));
@@ -116,7 +116,7 @@ std::chrono::duration<double> time_of(Host& from, const std::string& script) {
   return Clock::now() - begin;
 }
 
-TEST_F(FaultsTest, WhatADelayedHostReceivesComesLater) {
+TEST_F(FaultsTest, PacketsToADelayedHostArriveLater) {
   HostBed bed({.hosts = 2});
   bed.shape(bed.host(1), {.delay = "150ms"});
   for (const auto& to : {bed.host(1).ipv4(), bed.host(1).ipv6()}) {
@@ -177,7 +177,7 @@ TEST_F(FaultsTest, AShapeThatCannotBeIsAnErrorThatSaysWhy) {
   EXPECT_EQ(error_of({.loss = 2}), "test bed: loss 2 is not between 0 and 1");
 }
 
-TEST_F(FaultsTest, WhatATestFiltersByItselfStays) {
+TEST_F(FaultsTest, FiltersThatATestSetsItselfStay) {
   HostBed bed({.hosts = 2});
   Host& host = bed.host(1);
   ASSERT_EQ(

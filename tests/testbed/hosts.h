@@ -34,7 +34,7 @@ struct BedOptions {
   bool head_may_log_in = true;
 };
 
-// What is done to the traffic of one host, both ways.
+// Rate, delay and loss of the traffic of one host, both ways.
 struct Shape {
   std::string rate = {};   // "1gbit"; empty: as it is
   std::string delay = {};  // "500us", of what the host receives
@@ -106,8 +106,8 @@ class HostBed {
   // of its /root and nothing else.
   void crash(Host& host);
   void boot(Host& host);
-  // What crosses the bridge from now on, as tcpdump writes it, until the bed's end, or until
-  // end_capture(): then all of it is in the file.
+  // Captures the traffic that crosses the bridge from now on with tcpdump, until the bed's end, or
+  // until end_capture(): then all of it is in the file.
   void capture(const std::filesystem::path& file);
   void end_capture();
   // A private key that every host accepts, for root and for the ordinary user hvduser, which has

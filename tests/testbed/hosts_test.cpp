@@ -144,7 +144,7 @@ TEST_F(HostsTest, AProcessEndsWithItsBed) {
   EXPECT_EQ(process->wait().signal, SIGKILL);
 }
 
-TEST_F(HostsTest, WithoutIpv4ThereIsNone) {
+TEST_F(HostsTest, WithoutIpv4NoHostHasAnIpv4Address) {
   HostBed bed({.hosts = 2, .ipv4 = false});
   EXPECT_EQ(bed.host(1).ipv4(), "");
   for (Host* host : {&bed.host(1), &bed.host(2), &bed.head()}) {
@@ -155,7 +155,7 @@ TEST_F(HostsTest, WithoutIpv4ThereIsNone) {
   EXPECT_EQ(status.out, "h2\n") << status.err;
 }
 
-TEST_F(HostsTest, WithoutIpv6ThereIsNone) {
+TEST_F(HostsTest, WithoutIpv6NoHostHasAnIpv6Address) {
   HostBed bed({.hosts = 2, .ipv6 = false});
   EXPECT_EQ(bed.host(1).ipv6(), "");
   for (Host* host : {&bed.host(1), &bed.host(2), &bed.head()}) {
@@ -171,7 +171,7 @@ TEST_F(HostsTest, SettingsOfSshdHold) {
   EXPECT_NE(bed.head().run(ssh("h1", "true")).err.find("h1"), std::string::npos);
 }
 
-TEST_F(HostsTest, ASettingThatSshdDoesNotKnowIsAnErrorInItsWords) {
+TEST_F(HostsTest, ASettingThatSshdDoesNotKnowIsAnErrorWithItsMessage) {
   try {
     HostBed bed({.hosts = 2, .sshd_settings = {"Nonsense 1"}});
     FAIL() << "the bed came up";
@@ -182,7 +182,7 @@ TEST_F(HostsTest, ASettingThatSshdDoesNotKnowIsAnErrorInItsWords) {
   }
 }
 
-TEST_F(HostsTest, AHeadThatKnowsNoHostAndHasNoKeyIsLetInNowhere) {
+TEST_F(HostsTest, AHeadThatKnowsNoHostAndHasNoKeyIsRefusedEverywhere) {
   HostBed bed({.hosts = 1, .head_knows_hosts = false, .head_may_log_in = false});
   const auto unknown = bed.head().run(ssh("h1", "true"));
   EXPECT_NE(unknown.err.find("Host key verification failed"), std::string::npos) << unknown.err;

@@ -87,7 +87,7 @@ TEST_F(LifetimeTest, KillingTheServerLeavesADirectoryThatTheNextBedRemoves) {
   EXPECT_TRUE(beds().empty());
 }
 
-TEST_F(LifetimeTest, TwoBedsAtATimeDoNotMeet) {
+TEST_F(LifetimeTest, TwoBedsAtATimeDoNotTouchEachOther) {
   HostBed one({.hosts = 1});
   HostBed other({.hosts = 2});
   ASSERT_EQ(one.host(1).shell("echo one > name").code, 0);
@@ -100,7 +100,7 @@ TEST_F(LifetimeTest, TwoBedsAtATimeDoNotMeet) {
   EXPECT_THROW(one.cut_off(other.host(1)), std::runtime_error);
 }
 
-TEST_F(LifetimeTest, WordsThatCannotBeAreErrors) {
+TEST_F(LifetimeTest, WrongArgumentsAreErrors) {
   const auto error_of = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {binary("hvd-hosts"), "run"});
     const auto status = run(arguments);

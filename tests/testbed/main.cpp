@@ -82,7 +82,7 @@ int serve(std::vector<std::string> arguments) {
   const auto control = parse_number<int>(arguments.at(0));
   const auto maker = parse_number<pid_t>(arguments.at(1));
   if (!control || !maker) throw std::runtime_error("serve: CONTROL and MAKER must be numbers");
-  // What the maker left open by mistake must not outlive it here.
+  // Descriptors that the maker left open by mistake must not outlive it here.
   bed::close_others(*control);
   ::fcntl(*control, F_SETFD, FD_CLOEXEC);
   arguments.erase(arguments.begin(), arguments.begin() + 2);

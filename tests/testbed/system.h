@@ -54,7 +54,7 @@ struct Command {
   std::string input = {};
   int network_of = -1;  // a pidfd: runs in the network of that process
 };
-// What it printed, stderr included. Throws if it fails.
+// Returns the output, stderr included. Throws if the program fails.
 std::string run_program(const Command& command);
 
 // Records over a SOCK_SEQPACKET socket.

@@ -22,7 +22,7 @@ target_compile_definitions(hvd-hosts PRIVATE HVD_BIN_DIR="${CMAKE_RUNTIME_OUTPUT
   HVD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 target_link_libraries(hvd-hosts PRIVATE hvd_test_hosts_base)
 
-# What tests link; the program comes with it.
+# The library that tests link; the program comes with it.
 add_library(hvd_test_hosts INTERFACE)
 target_link_libraries(hvd_test_hosts INTERFACE hvd_test_hosts_base)
 add_dependencies(hvd_test_hosts hvd-hosts)
