@@ -32,7 +32,7 @@ std::optional<T> parse_number(std::string_view text) {
   return value;
 }
 
-// The candidate that somebody who typed `word` most likely meant: one that is a slip or two of the
+// The candidate that a person who typed `word` most likely meant: one that is a slip or two of the
 // fingers away, the fewer the shorter the word is. Dashes in front do not count.
 std::optional<std::string> nearest(std::string_view word,
                                    const std::vector<std::string>& candidates);

@@ -39,8 +39,8 @@ class Script {
   // Calls `done` once, later. Not while a run is under way.
   void run(std::function<void(ScriptEnd)> done);
   bool running() const;
-  // The one child of this process that stands for a run, and must be spared by whoever kills what
-  // fell to it; -1: there is none.
+  // The one child of this process that stands for a run; code that kills the orphans that this
+  // process has adopted must spare it; -1: there is none.
   pid_t child() const;
 
  private:

@@ -77,7 +77,7 @@ void kill_children() {
 
 // Until no child is left. The script's own status is kept.
 void end_all(pid_t script, int& script_status, bool& script_reaped) {
-  // At once for all of its group, so that no fork gets away; then whoever left the group.
+  // At once for all of its group, so that no fork gets away; then processes that left the group.
   if (!script_reaped) ::kill(-script, SIGKILL);
   for (;;) {
     kill_children();
@@ -95,8 +95,8 @@ void end_all(pid_t script, int& script_status, bool& script_reaped) {
 [[noreturn]] void keep(int control, int output, int errors, char* const* arguments) {
   ::setsid();
   set_signals_to_default();
-  // A script that ends its parent (kill $PPID) would end the one who sees to it that nothing of the
-  // script stays.
+  // A script that ends its parent (kill $PPID) would end the process that makes sure that nothing
+  // of the script stays.
   sigset_t every;
   sigfillset(&every);
   ::sigprocmask(SIG_SETMASK, &every, nullptr);

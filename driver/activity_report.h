@@ -70,7 +70,7 @@ class ActivityReport {
 
   // hvdrun has got the signal. Has no effect while a report is being gathered for that.
   void request();
-  // For somebody who asks. Told once, also if the report is being gathered already.
+  // At a request. Told once, also if the report is being gathered already.
   void request_for(Tell tell);
   // An agent or a worker has got it.
   void request_from_worker();

@@ -39,7 +39,7 @@ void JobRunner::serve_page() {
   }
   if (!is_loopback_address(bound->host)) {
     observer_.on_warning(cat("the status page at ", bound->to_string(),
-                             " speaks plain HTTP: whoever can read the network can open it, too"));
+                             " speaks plain HTTP: anybody on the network can open it, too"));
   }
   observer_.on_notice(cat("the job's status page, for one browser: ", page_->make_link()));
 }

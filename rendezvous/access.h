@@ -1,4 +1,4 @@
-// The address and the token of a rendezvous service, for its clients and for whoever offers it.
+// The address and the token of a rendezvous service, for its clients and for its host.
 #pragma once
 
 #include <string>

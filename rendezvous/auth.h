@@ -6,7 +6,7 @@
 // `client` is random (16 hexadecimal digits), `counter` grows with each request of that client,
 // `time` is in milliseconds since 1970, `body` the SHA-256 of the body in hexadecimal or "-" if
 // there is none, and `mac` the HMAC-SHA256 under the token of all that and of method and target.
-// Since the MAC covers the body's digest, a stranger is refused before his body is read.
+// Since the MAC covers the body's digest, a stranger is refused before its body is read.
 //
 // An answer's MAC (Hvd-Proof) covers the client and counter it answers, its status, version, time
 // and body. Pure: the caller says what time it is. Each object is for one thread.

@@ -25,7 +25,7 @@ class Client::Connection {
     unsigned status = 0;
     std::uint64_t version = 0;
     std::int64_t time = 0;
-    bool proved = false;  // it comes from somebody who holds the token
+    bool proved = false;  // it comes from a server that holds the token
     std::string body;
   };
 

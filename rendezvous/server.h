@@ -55,7 +55,7 @@ class Server {
   // (global: size, local_<host>, ...).
   void expect(const std::map<std::string, std::size_t>& scope_sizes);
 
-  // The driver's own way into the store, without HTTP; wakes those who wait for the key.
+  // The driver's own way into the store, without HTTP; wakes the clients that wait for the key.
   void put(std::string_view scope, std::string_view key, std::string value);
   void erase_scope(std::string_view scope);
   // All of whose names this holds.

@@ -26,7 +26,7 @@ int serve_forever(const StandaloneOptions& options) {
   }
   const auto token = load_or_create_token(options.token_file);
   if (!token.ok()) return fail(token.status());
-  raise_open_files();  // everybody who waits needs one
+  raise_open_files();  // each waiting client needs one
 
   boost::asio::io_context io(1);
   ServerOptions server_options;

@@ -1,5 +1,5 @@
 // The rendezvous service's memory: keys in scopes, each with the version of its last change, and
-// those who wait for one. Pure: no clock, no socket. The server owns one; for one thread.
+// the clients that wait for one. Pure: no clock, no socket. The server owns one; for one thread.
 //
 // Versions grow with every change of any key and never repeat, so one version tells everything that
 // a reader missed.

@@ -126,7 +126,7 @@ struct Leave {
 };
 
 // At a commit all members went over to this generation, which had been proposed. Said by each of
-// them before it connects, also by those who leave with it.
+// them before it connects, also by members that leave with it.
 struct Committed {
   static constexpr Kind kKind = Kind::committed;
   std::uint64_t generation = 0;

@@ -1,7 +1,7 @@
 // hvd_kill_bench [RANKS [ROUNDS [MB]]]: how long after the death of a rank the last call of all
 // others has returned with an error. In each round new processes form a world and reduce a tensor
-// of so many MB, until one of them is killed: in the midst of it, by shared memory or by TCP, or as
-// soon as it has asked for its first tensor, before it has connected to anybody. A rank that has
+// of so many MB, until one of them is killed: in the middle of it, by shared memory or by TCP, or
+// as soon as it has asked for its first tensor, before it has connected to anybody. A rank that has
 // heard of the death stays alive, so that nobody learns of it from the end of a third. ms.
 #include <array>
 #include <atomic>

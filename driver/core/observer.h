@@ -58,8 +58,8 @@ struct Waiting {
   enum class For { start, init, state, end } what = For::start;
   // "host b to be connected (3 of 4 hosts are ready)"
   std::function<std::string()> text;
-  // The job does no work meanwhile, and nobody has asked for its end. Otherwise only somebody who
-  // looks closely wants to know.
+  // The job does no work meanwhile, and nobody has asked for its end. Otherwise the wait is a
+  // detail for --verbose.
   bool matters = true;
 };
 

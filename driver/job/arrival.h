@@ -33,12 +33,12 @@ struct Arrival {
 Result<std::vector<std::string>> of_one_family(std::vector<std::string> candidates,
                                                const std::string& in_use);
 
-// What somebody who is there is to try. Empty if the new host listens nowhere.
+// The probes for a host that is there. Empty if the new host listens nowhere.
 std::vector<agent_link::ProbeTarget> targets_of_others(const Arrival& arrival);
-// What the new one itself is to try.
+// The probes for the new host itself.
 std::vector<agent_link::ProbeTarget> targets_of_itself(const Arrival& arrival);
 
-// What somebody found who is there, or why he found nothing.
+// The result of a host that is there, or why it has none.
 struct Try {
   std::string who;  // "host b", "this machine"
   ProbeAnswer answer;

@@ -18,7 +18,7 @@ std::vector<Incarnation> who_stays_on(std::vector<Leaver> leavers, std::size_t m
     next.insert(incarnation);
   };
 
-  // First those who hand the state over, as few as can be: they may be enough for the size.
+  // First the workers that hand the state over, as few as can be: they may be enough for the size.
   std::vector<const std::vector<Incarnation>*> without;
   for (const auto& world : worlds) {
     const auto goes_on = [&](Incarnation member) { return next.count(member) != 0; };

@@ -323,7 +323,7 @@ class Job {
     std::size_t joining = 0;
   };
   MembershipCount count_members() const;
-  // Of those who leave; the newcomers are those of the next world.
+  // Of the workers that leave; the newcomers are those of the next world.
   std::vector<Incarnation> needed(const MembershipCount& now,
                                   const std::vector<Newcomer>& come) const;
   // A member that has the state and is there for sure, and is one of these.

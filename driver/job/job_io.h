@@ -280,7 +280,7 @@ struct DescribeWorker {
 };
 struct ShutDownAgent {
   HostIndex host = 0;
-  int exit_code = 0;  // for somebody who waits for the agent: the job's at its end
+  int exit_code = 0;  // for the program that waits for the agent: the job's
 };
 // Close its link and kill it, and all that it leaves behind; or give up the way to it. AgentGone
 // must follow.
@@ -296,7 +296,7 @@ struct Say {
   To to = To::verbose;
   std::string text;
 };
-// To whoever made the request of this step.
+// To the client that made the request of this step.
 struct Answer {
   bool accepted = false;
   std::string text;

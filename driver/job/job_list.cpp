@@ -241,7 +241,7 @@ void Job::worker_is_started(HostIndex index) {
   if (host.state == HostState::ready && ranks_of(index, true).empty()) host.deadline = kNever;
 }
 
-// A worker that ended well and never joined leaves those who join waiting for it.
+// Workers that join would wait for ever for a worker that ended well and never joined.
 void Job::check_completeness() {
   if (!joined_.anybody || !joined_.first_exited_before_init) return;
   fail_with(workers_[*joined_.first_exited_before_init],

@@ -78,7 +78,7 @@ void Job::suspended(WorldDocument last) {
 }
 
 // A loss had withdrawn the last world when a member had committed to it already: the state is kept.
-// Those who are in a newer world since are told that none follows.
+// Workers that are in a newer world since are told that none follows.
 void Job::suspended_before_a_loss() {
   if (suspension_.is_done) return;
   suspended(plan_last_world(WorldState::effective));

@@ -192,7 +192,7 @@ void Job::reform_now() {
     if (left > 0) publish(WorldState::effective, gone, {});
     return;
   }
-  // Those who are to leave stay: they may be the only ones who have the state. They leave at the
+  // Workers that are to leave stay: they may be the only holders of the state. They leave at the
   // next commit.
   // To be suspended they need not be enough to work.
   const auto least =

@@ -11,7 +11,7 @@
 namespace hvd::driver {
 namespace {
 
-// A place in the line of one host: a survivor's, a newcomer's, or that of one who goes.
+// A place in the line of one host: a survivor's, a newcomer's, or that of a worker that goes.
 struct Place {
   int slot = 0;
   const WorldMember* survivor = nullptr;

@@ -3,7 +3,7 @@
 // go.
 //
 //   - Ranks are host-major. Hosts of the last world keep their order, hosts that are new come last.
-//   - Survivors keep their order. A newcomer in the slot of one who goes takes that one's place;
+//   - Survivors keep their order. A newcomer in the slot of a worker that goes takes its place;
 //     any other stands among the members of its host where its slot belongs.
 //   - Rank 0 is always a survivor, since it leads from the first moment on: of the first host that
 //     has one, which comes first for that if it was not. Only a world without survivors is led by a

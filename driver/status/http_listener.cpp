@@ -149,7 +149,7 @@ class HttpListener::Impl : public std::enable_shared_from_this<Impl> {
 
    private:
     void answer() {
-      // Who was not served in time may have asked for what it does not want any more.
+      // A client that was not served in time may have closed its connection meanwhile.
       pollfd peer{socket(), 0, 0};
       if (::poll(&peer, 1, 0) > 0 && (peer.revents & POLLHUP) != 0) return end();
 

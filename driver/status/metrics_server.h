@@ -1,7 +1,7 @@
 // Serves the metrics of a job to a Prometheus over the network: `GET /metrics` over HTTP/1.1, for
-// those who show the token (`Authorization: Bearer TOKEN`, in 64 hexadecimal digits). Everybody
-// else gets 401, whatever is asked for; on a loopback address, too, since other users of this
-// machine reach that as well.
+// clients with the token (`Authorization: Bearer TOKEN`, in 64 hexadecimal digits). All others get
+// 401, whatever they ask for; on a loopback address, too, since other users of this machine reach
+// that as well.
 //
 // Owned by the driver, on its thread. The io_context outlives it.
 #pragma once

@@ -1,4 +1,4 @@
-// Who may see the status page of a job (page_server.h). A person gets a link with a key, which
+// Access to the status page of a job (page_server.h). A person gets a link with a key, which
 // works once and for an hour. The browser that shows it gets a cookie, and every other request is
 // judged by that.
 //

@@ -44,7 +44,7 @@ class PageServer {
   bool wants_events() const { return opened_; }
   // One line of JSON, with or without its line feed.
   void add_event(std::string line);
-  // The job has ended. Whoever watches gets the events that are left, as far as that takes no time.
+  // The job has ended. Open pages get the events that are left, as far as that takes no time.
   void end(int exit_code, std::string_view reason);
 
  private:

@@ -59,7 +59,7 @@ class WorkBook {
     TimePoint at;
     WorkReading reading;
   };
-  // Samples that are closer replace each other, whoever sends them.
+  // Samples that are closer replace each other, whichever process sends them.
   static constexpr std::chrono::milliseconds kApart{500};
   static constexpr std::size_t kMaxSamples = 300;
   static bool is_before_window(const std::deque<Sample>& samples, TimePoint now);

@@ -20,7 +20,7 @@
 namespace hvd::runtime {
 
 struct GlooOperationOptions {
-  std::chrono::milliseconds timeout;  // silence of a peer in the midst of its data
+  std::chrono::milliseconds timeout;  // silence of a peer in the middle of its data
   // All that a batch moves, up to which the algorithms of few steps are used; beyond it the rings,
   // or, of an allreduce between hosts, what suits their links (algorithm_choice.h).
   // Of allreduce and reducescatter; medians in us, on two cores, few steps and ring:

@@ -8,7 +8,7 @@
 // No segment is part of core dumps: most of it may be holes, which a dump would fill.
 //
 // Ranks that are threads of one process get the same mapping, so that ThreadSanitizer sees what
-// they do to each other. The object belongs to those who hold it; any thread may call.
+// they do to each other. The object has shared owners; any thread may call.
 #pragma once
 
 #include <cstddef>

@@ -476,7 +476,7 @@ HVD_API int hvd_follow_next(hvd_place* place, int64_t timeout_ms);
 HVD_API int hvd_follow_ended(void);
 /* For rank 0, at a commit: 1 if the world is to change; 0. */
 HVD_API int hvd_follow_proposed(uint64_t* generation);
-/* By all members, also those who leave with it: they have left the world for this generation.
+/* By all members, also those that leave with it: they have left the world for this generation.
  * hvd_follow_next() comes next. These return HVD_OK, HVD_ERROR_INTERNAL. */
 HVD_API int hvd_follow_committed(uint64_t generation);
 HVD_API int hvd_follow_leave(void); /* this worker was told to go, and wants to at a commit */
