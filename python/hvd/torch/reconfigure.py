@@ -213,7 +213,7 @@ def note_new_members(group: Any, size: int) -> None:
         _tables._world.pg_group_ranks[group] = {rank: rank for rank in range(size)}
 
 
-# --- failures in the midst of a backward pass ----------------------------------------------------
+# --- failures in the middle of a backward pass ----------------------------------------------------
 
 
 class Failures:
