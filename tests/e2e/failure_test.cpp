@@ -60,7 +60,7 @@ TEST_F(FailureTest, TheReportSaysWhatTheOthersDidAndWhichRankTheyWaitedFor) {
   }
 }
 
-// Nobody waits long for the last words of a worker that hangs.
+// hvdrun does not wait long for the last report of a worker that hangs.
 TEST_F(FailureTest, AWorkerThatIsStoppedHasNoLastLines) {
   Process& job = start({"-np", "3", "--heartbeat-timeout", "20", binary("e2e_works")});
   const auto workers = wait_for_workers(job, "working", 3);

@@ -241,7 +241,7 @@ def groups_of(weight, bias):
 
 @hvd.elastic.run
 def train(state):
-    # Nothing of the call that has failed lives on, with what it holds of the old world.
+    # Nothing keeps the failed call alive, with its references to the old world.
     assert all(one() is None for one in former)
     # A survivor has made more of these than a newcomer.
     spare = groups_of(torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(1)))

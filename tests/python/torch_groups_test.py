@@ -202,7 +202,7 @@ def at(root, *given):
     return given if rank() == root else (None,) * len(given)
 
 
-# Mistakes that all ranks make in the same way: the call, and the words of its error.
+# Mistakes that all ranks make in the same way: the call, and parts of its error message.
 WRONG = {
     "all_gather, too many": lambda n: (
         lambda: dist.all_gather(ones(*[2] * (n + 1)), torch.ones(2)),

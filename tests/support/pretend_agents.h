@@ -28,7 +28,7 @@ struct PretendAgentsReport {
   int joined = 0;
   int launched = 0;
   int said_goodbye = 0;     // hosts that were told to shut down
-  int retries = 0;          // connections that ended before the host was let in
+  int retries = 0;          // connections that ended before the host was accepted
   std::uint64_t bytes = 0;  // payloads of the frames that came, all hosts together
   double joined_after = 0;  // seconds from the first connection
   double launched_after = 0;

@@ -52,7 +52,7 @@ class Process {
                        std::size_t after = 0);
   bool wait_for_error(const std::string& text, std::chrono::milliseconds limit = kGenerous,
                       std::size_t after = 0);
-  // Blocks until it has ended. A test that waits in vain fails with what was printed so far.
+  // Blocks until it has ended. A test whose wait times out fails with the output so far.
   ExitStatus wait(std::chrono::milliseconds limit = kGenerous);
   const std::string& out() const { return status_.out; }
   const std::string& err() const { return status_.err; }

@@ -8,7 +8,7 @@ namespace {
 
 TEST(Watchdog, NamesATestThatHangsAndEndsTheProgram) {
   const auto hang = [] {
-    ::dup2(STDERR_FILENO, STDOUT_FILENO);  // where the words are looked for
+    ::dup2(STDERR_FILENO, STDOUT_FILENO);  // where the test looks for the message
     begin_watch("Suite.Hangs", std::chrono::milliseconds(20));
     for (;;) ::pause();
   };

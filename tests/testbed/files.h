@@ -18,7 +18,7 @@ void make_host_files(const Plan& plan, int number);
 // All files of this machine, with a /root, a /dev/shm and a view of processes of its own.
 void make_head_files(const Plan& plan);
 
-// Before any host starts: the key that is let in, and each host's own; what each knows of others.
+// Before any host starts: the key that is accepted, each host's own, and the keys that each knows.
 void make_keys(const Plan& plan);
 // When the hosts have theirs: the head's .ssh.
 void make_head_login(const Plan& plan);

@@ -22,7 +22,7 @@ struct Plan {
 
   int last() const { return options.hosts; }
   std::filesystem::path directory_of(int number) const;
-  // The private key that is let in on every host.
+  // The private key that every host accepts.
   std::filesystem::path key() const { return directory / "id_ed25519"; }
 };
 

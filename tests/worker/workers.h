@@ -112,7 +112,7 @@ class Workers : public ::testing::Test {
       auto frame = receive_frame(links_[index].get(), decoder, Clock::now() + kGenerous);
       if (!frame.ok()) return kinds;
       const auto kind = static_cast<worker_link::Kind>(frame->kind);
-      // Reports come as often as time passes, and last words when a world fails.
+      // Reports come as often as time passes, and a last one when a world fails.
       const bool is_of_work =
           kind == worker_link::Kind::work_report || kind == worker_link::Kind::activity;
       if (!is_of_work) kinds.push_back(kind);

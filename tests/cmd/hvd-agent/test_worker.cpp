@@ -48,8 +48,8 @@ void children(int count) {
   stay();
 }
 
-// Forks twice, leaves session and group, closes everything and forgets its environment, as a
-// program does that does not want to be found.
+// Forks twice, leaves session and group, closes everything and forgets its environment, as a hidden
+// program does.
 void daemon(const char* self) {
   if (const pid_t middle = ::fork(); middle == 0) {
     ::setsid();

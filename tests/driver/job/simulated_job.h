@@ -67,7 +67,7 @@ class SimulatedJob {
     TimePoint cut_off_since = kNever;  // kNever: it is not
     TimePoint cut_off_until{};
     TimePoint well_since{};                    // its words reach this machine
-    int unread = 0;                            // words of it that the driver has not heard yet
+    int unread = 0;                            // its messages that the driver has not read yet
     std::vector<Event> outbox;                 // while it is cut off
     std::vector<std::function<void()>> inbox;  // likewise
   };

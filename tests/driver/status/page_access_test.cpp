@@ -50,7 +50,7 @@ TEST_F(PageAccessTest, AKeyOpensThePageOnce) {
   EXPECT_EQ(again.cookie, "");
   EXPECT_NE(again.text.find(cat("hvdrun page ", kJob)), std::string::npos) << again.text;
   EXPECT_EQ(again.text.find(key), std::string::npos);
-  // A browser that is let in already needs a new one, too.
+  // A browser that has access already needs a new one, too.
   EXPECT_EQ(judge(with_cookie("/?key=" + key)), 401U);
 }
 

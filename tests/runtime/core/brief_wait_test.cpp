@@ -22,7 +22,7 @@ TEST(BriefWait, ReturnsAsSoonAsItIsOver) {
   }
 }
 
-// How often a wait in vain looks: once if it gives up at once.
+// How often a wait that times out looks: once if it gives up at once.
 int looks_of(BriefWait& wait, bool own_core) {
   int looks = 0;
   EXPECT_FALSE(wait.until(own_core, [&looks] { return ++looks < 0; }));

@@ -23,7 +23,7 @@ using runtime::gpu::ElementCast;
 using runtime::gpu::Gpu;
 using runtime::gpu::Module;
 
-// The driver's own words for what the seam does not need: to and from the memory of the host.
+// The driver's own calls for copies that the adapter does not need: to and from host memory.
 struct Driver {
   int (*copy)(std::uintptr_t to, std::uintptr_t from, std::size_t bytes) = nullptr;
   int (*memory)(std::size_t* free, std::size_t* all) = nullptr;

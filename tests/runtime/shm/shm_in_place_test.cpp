@@ -197,7 +197,7 @@ TEST(ShmInPlace, ATensorThatIsNotInItsHeapIsAnError) {
   ASSERT_TRUE(little.ok()) << little.status().to_string();
   auto options = with_heaps(2);
   options.heaps_of_rank[1] = {(*little)->fd(), options.heaps[1]};
-  options.host.timeout = std::chrono::milliseconds(200);  // rank 0 waits in vain
+  options.host.timeout = std::chrono::milliseconds(200);  // rank 0 times out
   on_shm_ranks(
       2,
       [](int rank, ShmRank& self) {
