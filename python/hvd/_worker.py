@@ -5,13 +5,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import pickle
-import socket
 import sys
 import traceback
-from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import Any
 
 from . import _pickling
+from ._channel import connect
 
 KEY_VARIABLE = "HVD_RUN_KEY"
 PORT_VARIABLE = "HVD_RUN_PORT"
@@ -33,7 +32,7 @@ def dumps(value: Any) -> bytes:
     return pickle.dumps((sys.path, main and os.path.abspath(main), pickle.dumps(value)))
 
 
-def _loads(packed: bytes) -> Any:
+def _loads(packed: bytearray) -> Any:
     path, main, value = pickle.loads(packed)
     # Modules are looked for where the caller found them, too.
     sys.path += [folder for folder in path if folder not in sys.path]
@@ -48,21 +47,12 @@ def _loads(packed: bytes) -> Any:
     return pickle.loads(value)
 
 
-def connect(address: tuple[str, int], key: bytes) -> Connection:
-    """Over IPv4 or IPv6; each side proves to the other that it knows the key."""
-    with socket.create_connection(address) as connected:
-        connection = Connection(connected.detach())
-    answer_challenge(connection, key)
-    deliver_challenge(connection, key)
-    return connection
-
-
 def main() -> int:
     """The program of a worker. 1: the function has raised."""
     key = bytes.fromhex(os.environ.pop(KEY_VARIABLE))
     address = (os.environ["HVD_RENDEZVOUS_ADDR"], int(os.environ.pop(PORT_VARIABLE)))
-    with connect(address, key) as connection:
-        packed = connection.recv_bytes()
+    with connect(address, key) as channel:
+        packed = channel.receive()
         from . import basics
 
         result: Any
@@ -76,8 +66,8 @@ def main() -> int:
         except Exception:  # noqa: BLE001 - as above
             result = Failed(traceback.format_exc())
             value = pickle.dumps(result)
-        connection.send((*basics.last_place(), value))
-        connection.recv_bytes()
+        channel.send(pickle.dumps((*basics.last_place(), value)))
+        channel.receive()
     if isinstance(result, Failed):
         sys.stderr.write(result.text)
         return 1

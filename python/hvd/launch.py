@@ -15,10 +15,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
-from multiprocessing.context import AuthenticationError
 from typing import Any
 
+from ._channel import Challenge, Channel, ChannelError
 from ._worker import KEY_VARIABLE, PORT_VARIABLE, Failed, dumps
 from .errors import HvdError
 
@@ -88,10 +87,10 @@ def _listen(ports: range) -> socket.socket:
     )
 
 
-def _cut_off(connection: Connection) -> None:
+def _cut_off(client: socket.socket) -> None:
     """Ends what waits for the other side."""
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as same:
-        same.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):
+        client.shutdown(socket.SHUT_RDWR)
 
 
 # By generation and rank: the size of that world, and the packed result.
@@ -112,6 +111,7 @@ class _Job:
         self._lock = threading.Lock()
         self._closed = False
         self.results: _Results = {}
+        self.faults: list[str] = []  # of connections that others have tampered with
         threading.Thread(target=self._accept, name="hvd run", daemon=True).start()
 
     def environment(self) -> dict[str, str]:
@@ -130,36 +130,45 @@ class _Job:
     def _accept(self) -> None:
         while not self._closed:
             try:
-                accepted, _ = self._listener.accept()
+                client, _ = self._listener.accept()
             except OSError:
                 time.sleep(0.05)  # closed, or strangers have taken all descriptors for a while
                 continue
-            connection = Connection(accepted.detach())
             try:
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+                threading.Thread(target=self._admit, args=(client,), daemon=True).start()
             except RuntimeError:  # strangers have taken all threads for a while
-                connection.close()
+                client.close()
                 time.sleep(0.05)
 
-    def _serve(self, connection: Connection) -> None:
-        try:
-            with connection:
-                # Here, so that a stranger who says nothing keeps no worker waiting.
-                limit = threading.Timer(self._PROOF_TIMEOUT, _cut_off, (connection,))
-                limit.daemon = True
-                limit.start()
-                try:
-                    deliver_challenge(connection, self._key)
-                    answer_challenge(connection, self._key)
-                finally:
-                    limit.cancel()
-                connection.send_bytes(self._call)
-                generation, rank, size, packed = connection.recv()
+    def _admit(self, client: socket.socket) -> None:
+        with client:
+            # Here, so that a stranger who says nothing keeps no worker waiting.
+            limit = threading.Timer(self._PROOF_TIMEOUT, _cut_off, (client,))
+            limit.daemon = True
+            limit.start()
+            channel = None
+            try:
+                challenge = Challenge(client, self._key)
+                while channel is None:
+                    channel = challenge.read()
+            except (EOFError, OSError, ChannelError):
+                return  # a stranger, or a worker that is gone
+            finally:
+                limit.cancel()
+            self._serve(channel)
+
+    def _serve(self, channel: Channel) -> None:
+        with channel:
+            try:
+                channel.send(self._call)
+                generation, rank, size, packed = pickle.loads(channel.receive())
                 with self._lock:
                     self.results[generation, rank] = (size, packed)
-                connection.send_bytes(b"taken")
-        except (EOFError, OSError, AuthenticationError):
-            pass  # a stranger, or a worker that is gone, of which hvdrun says how
+                channel.send(b"taken")
+            except ChannelError as error:
+                self.faults.append(str(error))
+            except (EOFError, OSError):
+                pass  # a worker that is gone, of which hvdrun says how
 
 
 def run(
@@ -265,7 +274,8 @@ def _run_job(job: _Job, command: list[str]) -> list[Any]:
         job.close()
     if process.returncode != 0:
         _raise_first_failure(job.results)
-        raise RunError(f"hvdrun ended with exit code {process.returncode}:\n{errors}")
+        reasons = "\n".join([errors, *job.faults])
+        raise RunError(f"hvdrun ended with exit code {process.returncode}:\n{reasons}")
     return _results_of_last_world(job.results)
 
 

@@ -1,7 +1,5 @@
 # hvd.run(): jobs that a program starts, and the results that their ranks send back. One process.
-import contextlib
 import inspect
-import multiprocessing
 import os
 import signal
 import socket
@@ -10,7 +8,6 @@ import sys
 import pytest
 
 import hvd
-from hvd._worker import connect
 
 LIMIT = 120  # of what normally ends at once
 
@@ -118,39 +115,7 @@ def test_the_results_of_an_elastic_job_are_those_of_its_last_world(lost_rank, ho
     assert results == [(2, 0, 2), (2, 1, 2)]
 
 
-# --- connections ----------------------------------------------------------------------------------
-
-
-def test_an_unauthenticated_connection_keeps_no_worker_from_the_function():
-    job = hvd.launch._Job(b"the call")
-    with contextlib.ExitStack() as connections:
-        for said in (b"", b"GET / HTTP/1.1", b"\0\0\0\x20" + b"x" * 8):
-            stranger = connections.enter_context(socket.create_connection(("127.0.0.1", job.port)))
-            stranger.sendall(said)
-        with pytest.raises(multiprocessing.AuthenticationError):
-            connect(("127.0.0.1", job.port), b"another key")
-        with connect(("127.0.0.1", job.port), job._key) as worker:
-            assert worker.poll(LIMIT)
-            assert worker.recv_bytes() == b"the call"
-            worker.send((0, 1, 2, b"the result"))
-            assert worker.recv_bytes() == b"taken"
-    job.close()
-    assert job.results == {(0, 1): (2, b"the result")}
-
-
-@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is no IPv6")
-def test_workers_may_come_over_ipv6():
-    job = hvd.launch._Job(b"the call")
-    with connect(("::1", job.port), job._key) as worker:
-        assert worker.recv_bytes() == b"the call"
-    job.close()
-
-
-def test_a_job_that_is_over_leaves_no_port_open():
-    job = hvd.launch._Job(b"the call")
-    job.close()
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", job.port))
+# --- the port -------------------------------------------------------------------------------------
 
 
 def port_of_job():

@@ -1,5 +1,5 @@
 # hvd for Python, as programs use it. The files of operations are tests whose ranks run the same tests at once: hvdrun
-# runs pytest. jobs_test.py and run_test.py start hvdrun themselves.
+# runs pytest. The others start hvdrun themselves, or need none.
 set(pytest ${Python3_EXECUTABLE} -m pytest -x -q -p no:cacheprovider --rootdir ${CMAKE_CURRENT_LIST_DIR})
 
 function(hvd_python_test name)
@@ -37,6 +37,7 @@ foreach(file numpy_ops numpy_edges torch_ops torch_edges torch_optimizer torch_d
 endforeach()
 hvd_python_test(getting_started TIMEOUT 300
   COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/getting_started_test.py)
+hvd_python_test(channel TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/channel_test.py)
 hvd_python_test(run TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/run_test.py)
 hvd_python_test(jobs TIMEOUT 600 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/jobs_test.py)
 # It is the longest of all: begun last, it would be waited for alone.
