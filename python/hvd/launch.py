@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import pickle
 import re
@@ -13,11 +12,11 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ._channel import Challenge, Channel, ChannelError
+from ._acceptor import Acceptor
+from ._channel import Channel, ChannelError
 from ._worker import KEY_VARIABLE, PORT_VARIABLE, Failed, dumps
 from .errors import HvdError
 
@@ -87,12 +86,6 @@ def _listen(ports: range) -> socket.socket:
     )
 
 
-def _cut_off(client: socket.socket) -> None:
-    """Ends what waits for the other side."""
-    with contextlib.suppress(OSError):
-        client.shutdown(socket.SHUT_RDWR)
-
-
 # By generation and rank: the size of that world, and the packed result.
 _Results = dict[tuple[int, int], tuple[int, bytes]]
 
@@ -100,19 +93,16 @@ _Results = dict[tuple[int, int], tuple[int, bytes]]
 class _Job:
     """One job: gives its workers the function, and takes their results."""
 
-    _PROOF_TIMEOUT = 30  # seconds, for a client to prove that it knows the key
-
     def __init__(self, call: bytes, ports: range = range(1)) -> None:
         self._call = call
         self._key = secrets.token_bytes(32)
         # The workers reach it where they reach hvdrun; the key proves each side to the other.
-        self._listener = _listen(ports)
-        self.port: int = self._listener.getsockname()[1]
+        listener = _listen(ports)
+        self.port: int = listener.getsockname()[1]
         self._lock = threading.Lock()
-        self._closed = False
         self.results: _Results = {}
         self.faults: list[str] = []  # of connections that others have tampered with
-        threading.Thread(target=self._accept, name="hvd run", daemon=True).start()
+        self._acceptor = Acceptor(listener, self._key, self._serve)
 
     def environment(self) -> dict[str, str]:
         return {
@@ -122,40 +112,7 @@ class _Job:
         }
 
     def close(self) -> None:
-        self._closed = True
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while not self._closed:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                time.sleep(0.05)  # closed, or strangers have taken all descriptors for a while
-                continue
-            try:
-                threading.Thread(target=self._admit, args=(client,), daemon=True).start()
-            except RuntimeError:  # strangers have taken all threads for a while
-                client.close()
-                time.sleep(0.05)
-
-    def _admit(self, client: socket.socket) -> None:
-        with client:
-            # Here, so that a stranger who says nothing keeps no worker waiting.
-            limit = threading.Timer(self._PROOF_TIMEOUT, _cut_off, (client,))
-            limit.daemon = True
-            limit.start()
-            channel = None
-            try:
-                challenge = Challenge(client, self._key)
-                while channel is None:
-                    channel = challenge.read()
-            except (EOFError, OSError, ChannelError):
-                return  # a stranger, or a worker that is gone
-            finally:
-                limit.cancel()
-            self._serve(channel)
+        self._acceptor.close()
 
     def _serve(self, channel: Channel) -> None:
         with channel:

@@ -1,8 +1,11 @@
-# The connections of hvd.run(): what they prove, and what attackers can do to them. One process.
+# The connections of hvd.run(): what they prove, what attackers can do to them, and who is let in.
+# One process.
 import contextlib
 import os
 import pickle
+import resource
 import socket
+import subprocess
 import sys
 import threading
 
@@ -10,6 +13,7 @@ import pytest
 
 import hvd
 from hvd._channel import Challenge, Channel, ChannelError, connect
+from hvd._pending_handshakes import PendingHandshakes, origin_of, pending_limit
 
 LIMIT = 120  # of what normally ends at once
 KEY, NONCES = bytes(range(32)), bytes(64)
@@ -253,16 +257,77 @@ def test_a_proxy_runs_no_code(to_worker, tmp_path):
 # --- strangers ------------------------------------------------------------------------------------
 
 
+def idle_clients(port, count, connections):
+    return [
+        connections.enter_context(socket.create_connection(("127.0.0.1", port), timeout=LIMIT))
+        for _ in range(count)
+    ]
+
+
+def number_of_descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def wait_until_closed(client):
+    """It is closed by the other side, after the nonce or before it."""
+    with contextlib.suppress(ConnectionResetError):
+        while client.recv(64):
+            pass
+
+
 def test_strangers_keep_no_worker_from_the_function(job):
     with contextlib.ExitStack() as connections:
         for said in (b"", b"GET / HTTP/1.1", b"\0\0\0\x20" + b"x" * 8, b"x" * 100):
-            stranger = connections.enter_context(socket.create_connection(("127.0.0.1", job.port)))
+            (stranger,) = idle_clients(job.port, 1, connections)
             stranger.sendall(said)
         with connect(("127.0.0.1", job.port), job._key) as worker:
             assert worker.receive() == b"the call"
             worker.send(pickle.dumps((0, 1, 2, b"the result")))
             assert worker.receive() == b"taken"
     assert job.results == {(0, 1): (2, b"the result")}
+
+
+def test_a_flood_of_strangers_costs_few_descriptors_and_no_threads(job):
+    threads, descriptors = threading.active_count(), number_of_descriptors()
+    with contextlib.ExitStack() as connections:
+        flood = idle_clients(job.port, 300, connections)
+        with connect(("127.0.0.1", job.port), job._key) as worker:
+            assert worker.receive() == b"the call"
+            # The worker came last, so all of them have been accepted.
+            assert threading.active_count() <= threads + 1
+            assert number_of_descriptors() - descriptors <= len(flood) + pending_limit() + 2
+        for stranger in flood:
+            wait_until_closed(stranger)
+
+
+FLOOD_AND_WORKER = """
+import socket, sys
+from hvd._channel import connect
+address = ("127.0.0.1", int(sys.argv[1]))
+key = bytes.fromhex(sys.stdin.readline())
+flood = [socket.create_connection(address) for _ in range(100)]
+with connect(address, key) as worker:
+    print(bytes(worker.receive()).decode(), flush=True)
+"""
+
+
+def test_strangers_leave_descriptors_for_the_workers(monkeypatch):
+    monkeypatch.setattr(hvd._acceptor, "_PROOF_TIMEOUT", 10 * LIMIT)  # which frees none in time
+    job = hvd.launch._Job(b"the call")
+    command = [sys.executable, "-c", FLOOD_AND_WORKER, str(job.port)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with subprocess.Popen(command, text=True, **pipes) as others:
+        with socket.socket() as lowest_that_is_free:
+            few = lowest_that_is_free.fileno() + 10
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, before[1]))
+        try:
+            said, _ = others.communicate(job._key.hex() + "\n", timeout=LIMIT)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+            others.kill()
+            job.close()
+    assert said == "the call\n"
 
 
 def test_a_worker_that_was_let_in_is_served_after_the_job_has_closed_its_port(job):
@@ -277,3 +342,47 @@ def test_a_worker_that_was_let_in_is_served_after_the_job_has_closed_its_port(jo
 def test_workers_may_come_over_ipv6(job):
     with connect(("::1", job.port), job._key) as worker:
         assert worker.receive() == b"the call"
+
+
+# --- pending handshakes ---------------------------------------------------------------------------
+
+
+def test_the_oldest_makes_room():
+    pending = PendingHandshakes(3, 10)
+    for key in (1, 2, 3):
+        assert pending.add(key, "a", key) is None
+    pending.remove(2)
+    assert [pending.add(key, "a", key) for key in (4, 5, 6)] == [None, 1, 3]
+
+
+def test_a_flood_drives_out_itself_and_nobody_else():
+    pending = PendingHandshakes(100, 10)
+    for key in range(5):
+        pending.add(key, "honest", 0)
+    evicted = [pending.add(key, "flood", 1) for key in range(5, 1000)]
+    assert evicted[:95] == [None] * 95
+    assert evicted[95:] == list(range(5, 905))
+    # Nor do many origins with one client each drive out an origin with few.
+    spread = PendingHandshakes(10, 10)
+    for key in range(10):
+        spread.add(key, str(key), 0)
+    assert spread.add(10, "new", 1) == 0, "all have one: the oldest"
+    assert spread.add(11, "new", 1) == 10, "the origin that has two"
+
+
+def test_each_handshake_has_its_time():
+    pending = PendingHandshakes(10, 10)
+    assert pending.deadline() is None
+    pending.add(1, "a", 0)
+    pending.add(2, "b", 5)
+    assert pending.deadline() == 10
+    assert [pending.take_expired(now) for now in (9, 10, 10)] == [None, 1, None]
+    assert pending.deadline() == 15
+    assert [pending.evict(), pending.evict()] == [2, None]
+
+
+def test_an_origin_is_what_one_party_has_one_of():
+    assert origin_of("10.0.0.7") == origin_of("::ffff:10.0.0.7") == "10.0.0.7"
+    assert origin_of("2001:db8:1:2::1") == origin_of("2001:db8:1:2:ffff::2")
+    assert origin_of("2001:db8:1:2::1") != origin_of("2001:db8:1:3::1")
+    assert origin_of("fe80::1%lo") == origin_of("fe80::2")
