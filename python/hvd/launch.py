@@ -219,10 +219,9 @@ def _run_job(job: _Job, command: list[str]) -> list[Any]:
     """``command``: the flags of hvdrun, and the Python of the workers."""
     # hvdrun withholds variables whose names look like secrets, unless --env names them.
     sends_key = ["--env", KEY_VARIABLE]
-    program = ["-c", "import sys; from hvd._worker import main; sys.exit(main())"]
     try:
         process = subprocess.Popen(
-            [hvdrun_path(), *sends_key, *command, *program],
+            [hvdrun_path(), *sends_key, *command, "-c", _program_of_worker()],
             env=job.environment(),
             stderr=subprocess.PIPE,
         )
@@ -234,6 +233,16 @@ def _run_job(job: _Job, command: list[str]) -> list[Any]:
         reasons = "\n".join([errors, *job.faults])
         raise RunError(f"hvdrun ended with exit code {process.returncode}:\n{reasons}")
     return _results_of_last_world(job.results)
+
+
+def _program_of_worker() -> str:
+    """Python's -c looks for modules in the working directory first, where others may have put some.
+
+    So that folder goes before anything is imported. That of this package is the last one, for a
+    Python that does not find hvd by itself.
+    """
+    path = f"[*filter(None, sys.path), {os.path.dirname(_PACKAGE)!r}]"
+    return f"import sys; sys.path[:] = {path}; from hvd._worker import main; sys.exit(main())"
 
 
 def _pass_on(process: subprocess.Popen[bytes]) -> str:

@@ -3,6 +3,7 @@ import inspect
 import os
 import signal
 import socket
+import subprocess
 import sys
 
 import pytest
@@ -113,6 +114,44 @@ def test_the_results_of_an_elastic_job_are_those_of_its_last_world(lost_rank, ho
         arguments=["--restarts", "0"],
     )
     assert results == [(2, 0, 2), (2, 1, 2)]
+
+
+# --- modules --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", ["hvd/__init__.py", "pickle.py", "run_test.py"])
+def test_workers_import_nothing_from_their_working_directory(module, tmp_path, monkeypatch):
+    (tmp_path / "hvd").mkdir()
+    (tmp_path / module).write_text("import os; os.mkdir('imported')\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert hvd.run(place_of, (10,), num_proc=2) == [(0, 2), (10, 2)]
+    assert not (tmp_path / "imported").exists()
+
+
+PROGRAM_WITH_OWN_PATH = """
+import os, sys
+sys.path.append(os.environ["TEST_FOLDER"])
+import hvd
+if __name__ == "__main__":
+    print(hvd.run(os.getcwd))
+"""
+
+
+def test_workers_find_hvd_where_the_program_does(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM_WITH_OWN_PATH, encoding="utf-8")
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(hvd.__file__)))
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment["TEST_FOLDER"] = folder
+    job = subprocess.run(
+        [sys.executable, str(program)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert job.stdout == f"{[str(tmp_path)]}\n", job.stderr
 
 
 # --- the port -------------------------------------------------------------------------------------
