@@ -198,12 +198,14 @@ std::string pair_of(const Submission& work) {
   return work.ranks.size() == 2 ? cat(work.ranks[0], "->", work.ranks[1]) : "";
 }
 
-// The kind of call under which an unnamed one is counted. Each pair of ranks counts its sends on
-// its own. Adding and removing sets count together, so that a rank that adds while another one
-// removes gets an error.
-std::string counted_as(const Submission& work) {
-  if (work.collective == Kind::send_recv) return cat("send_recv.", pair_of(work));
-  return std::string(is_about_sets(work.collective) ? "process_set" : kind_name(work.collective));
+// Where an unnamed call is counted. Each pair of ranks counts its sends on its own. All ranks add
+// and remove sets, whose calls count together: a rank that adds while another one removes gets an
+// error.
+worker::CallSeries series_of(const Submission& work) {
+  if (is_about_sets(work.collective)) return {"process_set", runtime::kGlobalSet};
+  const bool is_pair = work.collective == Kind::send_recv;
+  return {is_pair ? cat("send_recv.", pair_of(work)) : std::string(kind_name(work.collective)),
+          work.process_set.id()};
 }
 
 void check(const Submission& work, const runtime::World& world) {
@@ -225,7 +227,7 @@ std::shared_ptr<runtime::World> enqueue(std::string_view call, const std::string
   auto& process = worker::ProcessWorld::instance();
   auto world = process.world_for(call);
   // Members of a group have names.
-  worker::CallName name(works.front().name, counted_as(works.front()), works.front().process_set);
+  worker::CallName name(works.front().name, series_of(works.front()));
   for (auto& work : works) {
     if (work.name.empty()) {
       work.name = name.text();

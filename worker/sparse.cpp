@@ -45,7 +45,7 @@ Future<SparseTensor> sparse_allreduce_async(const ConstTensorView& indices,
                                             const ConstTensorView& values,
                                             const SparseAllreduceOptions& options) {
   worker::ProcessWorld::instance().world_for("sparse_allreduce");
-  worker::CallName name(options.name, "sparse_allreduce", options.process_set);
+  worker::CallName name(options.name, {"sparse_allreduce", options.process_set.id()});
   check(name.text(), indices, values, options.op);
   std::vector<adapter::Submission> works;
   for (const auto& view : {indices, values}) {

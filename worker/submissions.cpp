@@ -28,7 +28,7 @@ std::shared_ptr<Pending> start_group(std::vector<Submission> works, const std::s
                                      std::string_view call, Room room) {
   ProcessWorld::instance().world_for(call);
   if (works.empty()) return std::make_shared<Pending>(0);
-  CallName name(given, call, works.front().process_set);
+  CallName name(given, {std::string(call), works.front().process_set.id()});
   for (std::size_t i = 0; i < works.size(); ++i) {
     if (works[i].name.empty()) works[i].name = cat(name.text(), "_", i + 1, "of", works.size());
   }

@@ -6,7 +6,8 @@ and also objects with ``__cuda_array_interface__``, whose memory is on a GPU. Ea
 ``_async`` form, which gives a handle for ``synchronize()`` and ``poll()``; its arrays must not be
 changed until the work is done.
 
-Ranks call the same collectives with the same names; without a name the order of the calls counts.
+Ranks call the same collectives with the same names. Of those without a name, the order of the calls
+in the process set counts.
 """
 
 from __future__ import annotations

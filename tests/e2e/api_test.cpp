@@ -31,6 +31,10 @@ TEST_F(ApiTest, ProcessSetsFromTheStartAreNumberedAndHaveCollectivesOfTheirOwn) 
   for (const int ranks : {3, 4}) expect_all_ok(ranks, "e2e_api_sets", "from-the-start");
 }
 
+TEST_F(ApiTest, UnnamedCallsAreMatchedWithinTheirProcessSet) {
+  for (const int ranks : {3, 4}) expect_all_ok(ranks, "e2e_api_sets", "unnamed");
+}
+
 TEST_F(ApiTest, ProcessSetsComeAndGo) {
   for (const int ranks : {3, 4}) expect_all_ok(ranks, "e2e_api_sets", "dynamic");
 }

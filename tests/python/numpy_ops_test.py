@@ -212,6 +212,26 @@ def test_process_sets(even_and_odd):
     hvd.barrier(process_set=even_and_odd)
 
 
+def test_calls_in_a_process_set_are_not_counted_in_the_world():
+    if hvd.size() < 2:
+        pytest.skip("needs two ranks")
+    root = hvd.size() - 1
+    added = hvd.add_process_set([root])
+    if added.included():
+        hvd.barrier(added)
+        assert hvd.broadcast_object("own", root, process_set=added) == "own"
+        assert hvd.allgather_object("own", process_set=added) == ["own"]
+        hvd.allreduce(np.ones(2), process_set=added)
+    else:
+        with pytest.raises(hvd.NotAMemberError):
+            hvd.barrier(added)
+    hvd.barrier()
+    assert hvd.broadcast_object(hvd.rank(), root) == root
+    assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
+    assert (hvd.allreduce(np.ones(2), op=hvd.Sum) == hvd.size()).all()
+    assert hvd.remove_process_set(added)
+
+
 def test_a_removed_process_set_is_unknown():
     if hvd.size() < 2:
         pytest.skip("needs two ranks")

@@ -1,19 +1,17 @@
-// The name of a call: the one that the program gives, or the next number of such calls. The ranks
-// match unnamed calls by their numbers, so one that is refused on this rank before the others were
-// asked must not count: unless the name is kept, its number goes back. A call that is refused
-// because this rank is not in the process set counts: it does on the ranks of the set.
+// The name of a call: the one that the program gives, or the next number in its series. The members
+// of a process set match unnamed calls by their numbers, so one that is refused on this rank before
+// the others were asked must not count: unless the name is kept, its number goes back.
 #pragma once
 
 #include <string>
-#include <string_view>
 
-#include <hvd/process_set.h>
+#include "worker/process/current_world.h"
 
 namespace hvd::worker {
 
 class CallName {
  public:
-  CallName(const std::string& given, std::string_view call, const ProcessSet& set);
+  CallName(const std::string& given, CallSeries series);
   ~CallName();
   CallName(const CallName&) = delete;
   CallName& operator=(const CallName&) = delete;
@@ -23,7 +21,7 @@ class CallName {
   void keep() { goes_back_ = false; }
 
  private:
-  const std::string call_;
+  const CallSeries series_;
   const std::string text_;
   bool goes_back_;
 };

@@ -44,17 +44,21 @@ std::shared_ptr<runtime::World> CurrentWorld::world() const {
   return is_of_this_process() ? world_ : nullptr;
 }
 
-std::string CurrentWorld::next_name(std::string_view call) {
-  auto counter = unnamed_.find(call);
-  if (counter == unnamed_.end()) counter = unnamed_.emplace(call, 0).first;
-  return cat(call, ".noname.", counter->second++);
+std::string CurrentWorld::next_name(const CallSeries& series) {
+  return cat(series.call, ".noname.", unnamed_[series]++);
 }
 
-void CurrentWorld::return_name(std::string_view call, std::string_view name) {
-  const auto counter = unnamed_.find(call);
+void CurrentWorld::return_name(const CallSeries& series, std::string_view name) {
+  const auto counter = unnamed_.find(series);
   if (counter == unnamed_.end()) return;
   const auto number = parse_number<std::uint64_t>(name.substr(name.rfind('.') + 1));
-  if (number && *number == counter->second - 1) --counter->second;
+  if (!number || *number + 1 != counter->second) return;
+  if (--counter->second == 0) unnamed_.erase(counter);
+}
+
+void CurrentWorld::forget_names(int process_set) {
+  std::erase_if(unnamed_,
+                [&](const auto& counter) { return counter.first.process_set == process_set; });
 }
 
 TimePoint CurrentWorld::stop_deadline(std::chrono::milliseconds grace) {

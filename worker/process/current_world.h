@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -25,6 +26,14 @@ struct Place {
   int cross_rank = 0;
   int cross_size = 1;
   bool homogeneous = true;
+};
+
+// The calls of one kind in one process set. Those without a name are numbered together.
+struct CallSeries {
+  std::string call;
+  int process_set = 0;
+
+  friend auto operator<=>(const CallSeries&, const CallSeries&) = default;
 };
 
 class CurrentWorld {
@@ -66,11 +75,13 @@ class CurrentWorld {
   void set_place(const Place& place) { place_ = place; }
   const Place& place() const { return place_; }
 
-  // "allreduce.noname.0", then 1, ...: for each call, from 0 again in each world.
-  std::string next_name(std::string_view call);
+  // "allreduce.noname.0", then 1, ...: from 0 again in each world.
+  std::string next_name(const CallSeries& series);
   // The next such call has this name again, unless a later one has been taken meanwhile.
-  void return_name(std::string_view call, std::string_view name);
+  void return_name(const CallSeries& series, std::string_view name);
   void restart_names() { unnamed_.clear(); }
+  // The process set was removed: its number is never used again.
+  void forget_names(int process_set);
 
   // When the wait for hvdrun's stop ends: `grace` after the first failure of a world, however many
   // calls fail with it.
@@ -90,7 +101,7 @@ class CurrentWorld {
   Place place_;
   runtime::Failure end_reason_;
   std::string last_failure_;
-  std::map<std::string, std::uint64_t, std::less<>> unnamed_;
+  std::map<CallSeries, std::uint64_t> unnamed_;  // how many there were
   TimePoint stop_deadline_ = kNever;
   const runtime::World* departed_from_ = nullptr;
 };

@@ -298,6 +298,7 @@ bool ProcessWorld::forget_lost_set(int id) {
 
 void ProcessWorld::note_set(runtime::Kind kind, int id, const std::vector<int>& ranks) {
   const std::lock_guard lock(mutex_);
+  if (kind == runtime::Kind::remove_process_set) current_.forget_names(id);
   if (membership_ == nullptr) return;
   if (kind == runtime::Kind::add_process_set) {
     sets_.added(id, ranks);

@@ -88,14 +88,14 @@ bool ProcessWorld::has_dynamic_sets() const {
   return current_.has_dynamic_sets();
 }
 
-std::string ProcessWorld::next_name(std::string_view call) {
+std::string ProcessWorld::next_name(const CallSeries& series) {
   const std::lock_guard lock(mutex_);
-  return current_.next_name(call);
+  return current_.next_name(series);
 }
 
-void ProcessWorld::return_name(std::string_view call, std::string_view name) {
+void ProcessWorld::return_name(const CallSeries& series, std::string_view name) {
   const std::lock_guard lock(mutex_);
-  current_.return_name(call, name);
+  current_.return_name(series, name);
 }
 
 Status ProcessWorld::init(const InitOptions& options) {

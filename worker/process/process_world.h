@@ -98,12 +98,15 @@ class ProcessWorld {
   Place place_for(std::string_view call);
   // Of a worker that has no world yet, its slot on this host.
   int local_rank();
-  // "allreduce.noname.0", then 1, ...: counted anew by each init(), for each call.
-  std::string next_name(std::string_view call);
+  // "allreduce.noname.0", then 1, ...: counted anew by each init().
+  std::string next_name(const CallSeries& series);
   // The call was refused before any rank was asked (call_name.h).
-  void return_name(std::string_view call, std::string_view name);
+  void return_name(const CallSeries& series, std::string_view name);
   // From 0 again: all have joined, after however many calls each.
   void restart_names();
+
+  // A process set was added or removed, as all ranks agreed.
+  void note_set(runtime::Kind kind, int id, const std::vector<int>& ranks);
 
   // ---- process sets of elastic jobs; of others these do nothing ----
 
@@ -112,8 +115,6 @@ class ProcessWorld {
   std::optional<int> take_up_set(const std::vector<int>& ranks);
   void let_set_shrink(int id);
   bool forget_lost_set(int id);
-  // One was added or removed, as all ranks agreed.
-  void note_set(runtime::Kind kind, int id, const std::vector<int>& ranks);
 
   // ---- elastic jobs ----
 

@@ -2,8 +2,9 @@
 
 The calls whose names end in an underscore work in place and give the same tensor. Each has an
 ``_async`` form, which gives a handle for ``synchronize()`` and ``poll()``; its tensors must not be
-changed until the work is done. Ranks call the same collectives with the same names; without a name
-the order of the calls counts. Tensors on a GPU are taken in the order of its current stream.
+changed until the work is done. Ranks call the same collectives with the same names. Of those
+without a name, the order of the calls in the process set counts. Tensors on a GPU are taken in the
+order of its current stream.
 
 Of all calls: InvalidArgumentError (a ValueError) is an argument of this rank that is wrong,
 DisagreementError what the ranks say differently, HorovodInternalError the loss of a member.

@@ -24,10 +24,9 @@ void throws_code(Code code, const std::string& what, const std::vector<std::stri
 }
 
 // All collectives of a set, which this rank is a member of.
-void work_in(const hvd::ProcessSet& set) {
+void work_in(const hvd::ProcessSet& set, const std::string& name) {
   const auto ranks = set.ranks();
   const auto members = static_cast<std::size_t>(set.size());
-  const std::string name = "in " + std::to_string(set.id());
   std::vector<int> value{hvd::rank()};
   hvd::allreduce(value, {.name = name, .op = hvd::Max, .process_set = set});
   same(value[0], ranks.back(), "max of the set");
@@ -49,6 +48,8 @@ void work_in(const hvd::ProcessSet& set) {
        "from " + std::to_string(ranks.front()), "object of the set");
   same(hvd::allgather_object("x", {.name = name, .process_set = set}).size(), members, "objects");
 }
+
+void work_in(const hvd::ProcessSet& set) { work_in(set, "in " + std::to_string(set.id())); }
 
 // Three ranks or more.
 void from_the_start() {
@@ -83,6 +84,29 @@ void from_the_start() {
   hvd::init({.process_sets = {{1, 2}}});
   same(hvd::ProcessSet(1).ranks(), (std::vector<int>{1, 2}), "ranks of the new set");
   hvd::barrier();
+  check::say_ok();
+}
+
+// Three ranks or more. Rank 1 comes to the second set with more calls behind it than rank 2.
+void unnamed() {
+  hvd::init({.process_sets = {{0, 1}, {1, 2}}});
+  for (const auto& set : {hvd::ProcessSet(1), hvd::ProcessSet(2), hvd::ProcessSet()}) {
+    std::vector<int> ones{1};
+    std::vector<int> tens{10};
+    if (!set.included()) {
+      throws_code(Code::not_a_member, "work of a stranger", {"allreduce.noname.0"},
+                  [&] { hvd::allreduce(ones, {.process_set = set}); });
+      continue;
+    }
+    auto first = hvd::allreduce_async(ones, {.op = hvd::Sum, .process_set = set});
+    hvd::allreduce(tens, {.op = hvd::Sum, .process_set = set});
+    first.wait();
+    same(ones[0], set.size(), "the first sum of the set");
+    same(tens[0], 10 * set.size(), "the second sum of the set");
+    work_in(set, "");
+    hvd::grouped_allreduce({ones, tens}, {.op = hvd::Max, .process_set = set});
+    same(tens[0], 10 * set.size(), "a group of the set");
+  }
   check::say_ok();
 }
 
@@ -198,6 +222,7 @@ void by_environment() {
 int main(int argc, char** argv) {
   return check::run(argc, argv,
                     {{"from-the-start", from_the_start},
+                     {"unnamed", unnamed},
                      {"dynamic", dynamic},
                      {"disagree", disagree},
                      {"by-environment", by_environment}});

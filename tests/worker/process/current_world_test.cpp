@@ -44,29 +44,43 @@ TEST(CurrentWorld, GoesThroughItsPhases) {
 TEST(CurrentWorld, ForgetsTheLastOneWhenTheNextIsEntered) {
   CurrentWorld current;
   current.enter({});
-  EXPECT_EQ(current.next_name("allreduce"), "allreduce.noname.0");
-  EXPECT_EQ(current.next_name("allreduce"), "allreduce.noname.1");
-  EXPECT_EQ(current.next_name("broadcast"), "broadcast.noname.0");
+  EXPECT_EQ(current.next_name({"allreduce"}), "allreduce.noname.0");
+  EXPECT_EQ(current.next_name({"allreduce"}), "allreduce.noname.1");
+  EXPECT_EQ(current.next_name({"broadcast"}), "broadcast.noname.0");
   current.end(lost());
 
   current.enter({});
   EXPECT_TRUE(current.end_reason().ok());
   EXPECT_TRUE(current.last_failure().empty());
-  EXPECT_EQ(current.next_name("allreduce"), "allreduce.noname.0");
+  EXPECT_EQ(current.next_name({"allreduce"}), "allreduce.noname.0");
 }
 
 TEST(CurrentWorld, TakesTheLastNumberBackAndNoOther) {
   CurrentWorld current;
   current.enter({});
-  const auto first = current.next_name("allreduce");
-  current.return_name("allreduce", first);
-  EXPECT_EQ(current.next_name("allreduce"), first);
-  const auto second = current.next_name("allreduce");
-  current.return_name("allreduce", first);
-  EXPECT_EQ(current.next_name("allreduce"), "allreduce.noname.2");
+  const auto first = current.next_name({"allreduce"});
+  current.return_name({"allreduce"}, first);
+  EXPECT_EQ(current.next_name({"allreduce"}), first);
+  const auto second = current.next_name({"allreduce"});
+  current.return_name({"allreduce"}, first);
+  EXPECT_EQ(current.next_name({"allreduce"}), "allreduce.noname.2");
   current.restart_names();
-  current.return_name("allreduce", second);
-  EXPECT_EQ(current.next_name("allreduce"), "allreduce.noname.0");
+  current.return_name({"allreduce"}, second);
+  EXPECT_EQ(current.next_name({"allreduce"}), "allreduce.noname.0");
+}
+
+TEST(CurrentWorld, NumbersUnnamedCallsInEachProcessSet) {
+  CurrentWorld current;
+  current.enter({});
+  EXPECT_EQ(current.next_name({"allreduce", 1}), "allreduce.noname.0");
+  EXPECT_EQ(current.next_name({"allreduce", 2}), "allreduce.noname.0");
+  EXPECT_EQ(current.next_name({"allreduce", 1}), "allreduce.noname.1");
+  current.return_name({"allreduce", 2}, "allreduce.noname.0");
+  EXPECT_EQ(current.next_name({"allreduce", 1}), "allreduce.noname.2");
+  EXPECT_EQ(current.next_name({"allreduce", 2}), "allreduce.noname.0");
+  current.forget_names(1);
+  EXPECT_EQ(current.next_name({"allreduce", 1}), "allreduce.noname.0");
+  EXPECT_EQ(current.next_name({"allreduce", 2}), "allreduce.noname.1");
 }
 
 TEST(CurrentWorld, WaitsForAStopOnceForEachWorld) {

@@ -224,7 +224,7 @@ typedef void* (*hvd_allocate)(void* data, size_t index, const int64_t* shape, in
 
 typedef struct hvd_options {
   size_t size;
-  const char* name; /* null or "": numbered by the order of this rank's calls */
+  const char* name; /* null or "": numbered by the order of this rank's calls in the set */
   int32_t op;       /* hvd_reduce_op; reductions */
   int32_t compression;
   double prescale;

@@ -18,9 +18,9 @@
 // at the same address; where they overlap in another way the call is refused.
 //
 // A call without a name gets "allreduce.noname.0", "allreduce.noname.1", ... in the order of this
-// rank's calls: that matches only if all ranks make their unnamed calls in the same order. Members
-// of a group called g of n tensors are called g_1ofn to g_nofn. A group without tensors is done at
-// once, on this rank alone.
+// rank's calls in the process set: that matches only if all members of the set make their unnamed
+// calls in the same order. Members of a group called g of n tensors are called g_1ofn to g_nofn. A
+// group without tensors is done at once, on this rank alone.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 //     hvd::broadcast_parameters(model, {.root = 0});                 // before the first step
 //
 // All block, may be called from any thread, and throw what hvd/error.h says. Calls without a name
-// are numbered in the order of this rank's calls, as those of hvd/collectives.h.
+// are numbered in the order of this rank's calls in the process set, as in hvd/collectives.h.
 #pragma once
 
 #include <cstddef>
