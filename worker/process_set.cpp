@@ -22,6 +22,14 @@ runtime::RankSet members(std::string_view question, int id) {
       found.status().with_context(cat("hvd::ProcessSet(", id, ").", question, "()"))));
 }
 
+int add_new_set(std::vector<int> ranks) {
+  adapter::Submission work;
+  work.collective = Collective::add_process_set;
+  work.ranks = std::move(ranks);
+  const auto pending = worker::start(std::move(work), {}, worker::Room::given);
+  return pending->take().front().process_set;
+}
+
 int own_rank() { return worker::ProcessWorld::instance().world_for("rank")->rank(); }
 
 bool contains(const runtime::RankSet& set, int rank) {
@@ -47,12 +55,8 @@ ProcessSet add_process_set(std::vector<int> ranks, LostMember lost_member) {
   auto& process = worker::ProcessWorld::instance();
   std::sort(ranks.begin(), ranks.end());
   // All ranks know the same sets of earlier worlds.
-  if (const auto found = process.take_up_set(ranks)) return ProcessSet(*found);
-  adapter::Submission work;
-  work.collective = Collective::add_process_set;
-  work.ranks = std::move(ranks);
-  const auto pending = worker::start(std::move(work), {}, worker::Room::given);
-  const ProcessSet set(pending->take().front().process_set);
+  const auto known = process.take_up_set(ranks);
+  const ProcessSet set(known ? *known : add_new_set(std::move(ranks)));
   if (lost_member == LostMember::shrink) process.let_set_shrink(set.id());
   return set;
 }

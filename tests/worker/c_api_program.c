@@ -123,6 +123,7 @@ static void before_init(void) {
   REFUSED(hvd_broadcast_object("x", 1, NULL, &handle), none, "init");
   REFUSED(hvd_allgather_object("x", 1, NULL, &handle), none, "init");
   REFUSED(hvd_add_process_set(NULL, 0), none, "init");
+  REFUSED(hvd_add_shrinking_process_set(NULL, 0), none, "init");
   REFUSED(hvd_remove_process_set(1), none, "init");
   REFUSED(hvd_process_set_size(0), none, "init");
   REFUSED(hvd_process_set_rank(0), none, "init");
@@ -532,7 +533,8 @@ static void sets(void) {
   REFUSED(hvd_allreduce(&tensor, NULL, &options), HVD_ERROR_UNKNOWN_PROCESS_SET, "77");
   options.process_set = -1;
   CHECK(hvd_allreduce(&tensor, NULL, &options) < 0);
-  INVALID(hvd_add_process_set(NULL, 2), "ranks is null");
+  INVALID(hvd_add_process_set(NULL, 2), "hvd_add_process_set(): ranks is null");
+  INVALID(hvd_add_shrinking_process_set(NULL, 2), "hvd_add_shrinking_process_set(): ranks is null");
   INVALID(hvd_add_process_set(ranks, 0), "at least one rank");
   const int32_t far[1] = {1000};
   INVALID(hvd_add_process_set(far, 1), "1000");

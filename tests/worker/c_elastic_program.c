@@ -2,6 +2,7 @@
  *
  *   c_elastic_program train    trains 20 steps; rank 1 of the first world kills itself in step 5
  *   c_elastic_program turns    the same, with the loop in the program
+ *   c_elastic_program sets     rank 1 of the first world kills itself, and sets of it shrink or not
  *   c_elastic_program codes    what callbacks return, and what is refused, in a world of one
  */
 #define _POSIX_C_SOURCE 200809L
@@ -129,6 +130,44 @@ static int run_training(int by_turns) {
          generation > 1 ? "in a later world" : "in the first world");
   CHECK(hvd_state_release(training.state) == HVD_OK);
   CHECK(hvd_sampler_release(training.sampler) == HVD_OK);
+  return 0;
+}
+
+/* --- process sets -------------------------------------------------------------------------- */
+
+struct sets {
+  int fails;
+  int shrinks;
+};
+
+static int lose_a_member(void* data) {
+  struct sets* const sets = data;
+  uint64_t generation = 0;
+  CHECK(hvd_generation(&generation) == HVD_OK);
+  if (generation == 1) {
+    const int32_t first[2] = {0, 1};
+    const int32_t last[2] = {1, 2};
+    sets->fails = hvd_add_process_set(first, 2);
+    sets->shrinks = hvd_add_shrinking_process_set(last, 2);
+    CHECK(sets->fails == 1 && sets->shrinks == 2);
+    const int code = hvd_barrier(NULL);
+    if (code != HVD_OK) return code;
+    if (hvd_rank() == 1) raise(SIGKILL);
+    return hvd_barrier(NULL);
+  }
+  CHECK(hvd_process_set_size(sets->fails) == HVD_ERROR_LOST_MEMBER);
+  CHECK(strstr(hvd_last_error(), "added as one that shrinks") != NULL);
+  CHECK(hvd_process_set_size(sets->shrinks) == 1);
+  return HVD_OK;
+}
+
+static int check_sets(void) {
+  struct sets sets = {0, 0};
+  hvd_state state = 0;
+  CHECK(hvd_state_create(NULL, &state) == HVD_OK);
+  CHECK(hvd_elastic_run(state, lose_a_member, &sets, NULL) == HVD_OK);
+  CHECK(hvd_state_release(state) == HVD_OK);
+  printf("all sets are right\n");
   return 0;
 }
 
@@ -262,10 +301,14 @@ static int check_codes(void) {
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
-  CHECK(hvd_init(NULL) == HVD_OK);
-  const int by_turns = strcmp(argv[1], "turns") == 0;
-  const int result =
-      by_turns || strcmp(argv[1], "train") == 0 ? run_training(by_turns) : check_codes();
+  hvd_init_options options = HVD_INIT_OPTIONS_INIT;
+  options.dynamic_process_sets = 1;
+  CHECK(hvd_init(&options) == HVD_OK);
+  int result = 2;
+  if (strcmp(argv[1], "train") == 0) result = run_training(0);
+  if (strcmp(argv[1], "turns") == 0) result = run_training(1);
+  if (strcmp(argv[1], "sets") == 0) result = check_sets();
+  if (strcmp(argv[1], "codes") == 0) result = check_codes();
   CHECK(hvd_shutdown() == HVD_OK);
   return result;
 }

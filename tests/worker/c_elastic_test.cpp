@@ -21,6 +21,15 @@ TEST_F(CElasticTest, AKilledWorkerIsReplacedAndNoStepIsLost) {
   }
 }
 
+TEST_F(CElasticTest, AnAddedProcessSetThatLosesAMemberFailsOrShrinks) {
+  const ExitStatus end =
+      run_job({"-np", "3", "--min-np", "2", "--restarts", "0", program_, "sets"});
+  ASSERT_EQ(end.code, 0) << end.out << end.err;
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(lines_of_rank(end.out, rank), Words{"all sets are right"}) << end.err;
+  }
+}
+
 TEST_F(CElasticTest, CodesOfCallbacksComeBackAndWrongArgumentsAreRefused) {
   const ExitStatus end = run_job({"-np", "1", program_, "codes"});
   EXPECT_EQ(end.code, 0) << end.out << end.err;

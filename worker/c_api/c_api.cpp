@@ -198,6 +198,14 @@ int write_numbers(const std::vector<int>& numbers, std::int32_t* out, std::size_
   return static_cast<int>(numbers.size());
 }
 
+int add_set(const char* call, const std::int32_t* ranks, std::size_t count,
+            hvd::LostMember lost_member) {
+  return guard([&] {
+    if (count > 0) not_null(ranks, call, "ranks");
+    return hvd::add_process_set({ranks, ranks + count}, lost_member).id();
+  });
+}
+
 }  // namespace
 }  // namespace hvd::c_api
 
@@ -323,10 +331,11 @@ int hvd_stop_timeline(void) {
 }
 
 int hvd_add_process_set(const int32_t* ranks, size_t count) {
-  return guard([&] {
-    if (count > 0) not_null(ranks, "hvd_add_process_set", "ranks");
-    return hvd::add_process_set({ranks, ranks + count}).id();
-  });
+  return add_set("hvd_add_process_set", ranks, count, hvd::LostMember::fail);
+}
+
+int hvd_add_shrinking_process_set(const int32_t* ranks, size_t count) {
+  return add_set("hvd_add_shrinking_process_set", ranks, count, hvd::LostMember::shrink);
 }
 
 int hvd_remove_process_set(int32_t process_set) {

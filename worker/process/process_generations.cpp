@@ -275,7 +275,8 @@ void ProcessWorld::check_set(std::string_view call, int id) const {
   if (const auto lost = sets_.lost(id)) {
     throw ProcessSetError(ProcessSetErrorCode::lost_member,
                           cat(call, ": process set ", id, " has lost ", *lost,
-                              ". Remove it and add another one, or let it shrink (LostMember)."));
+                              ". Remove it and add another one. A process set that is added as "
+                              "one that shrinks goes on without its lost members."));
   }
 }
 

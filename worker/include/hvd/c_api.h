@@ -84,7 +84,8 @@ HVD_API const char* hvd_code_text(int code);
 typedef struct hvd_init_options {
   size_t size;
   int32_t dynamic_process_sets; /* 1: they can be added and removed */
-  /* 1: in an elastic job, sets that have lost a member shrink; 0: they are HVD_ERROR_LOST_MEMBER */
+  /* 1: in an elastic job, sets of `process_sets` that have lost a member shrink; 0: they are
+   * HVD_ERROR_LOST_MEMBER */
   int32_t process_sets_shrink;
   /* The ranks of each process set that exists from the start. */
   const int32_t* const* process_sets;
@@ -128,6 +129,8 @@ HVD_API int hvd_stop_timeline(void);
 /* By all ranks of the world, each with the same ranks. The number of the new set. Negative:
  * [usual], [wait], HVD_ERROR_NOT_DYNAMIC, HVD_ERROR_DUPLICATE_PROCESS_SET. */
 HVD_API int hvd_add_process_set(const int32_t* ranks, size_t count);
+/* The same; in an elastic job, the set shrinks when it loses a member. */
+HVD_API int hvd_add_shrinking_process_set(const int32_t* ranks, size_t count);
 /* Returns [usual], [wait], HVD_ERROR_NOT_DYNAMIC. */
 HVD_API int hvd_remove_process_set(int32_t process_set);
 /* Negative: HVD_ERROR_NOT_INITIALIZED, HVD_ERROR_UNKNOWN_PROCESS_SET. */

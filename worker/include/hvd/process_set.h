@@ -45,7 +45,8 @@ class HVD_API ProcessSet {
 // Called by all ranks of the world, each with the same ranks, which may stand in any order. Block
 // until all have called; the first such call of each rank meets the first of the others, and so on.
 // Throw ProcessSetError if init() was not told that there will be dynamic sets, if these ranks are
-// a set already (but one of an earlier world is taken up again), or if there is no such set;
+// a set already (but one of an earlier world is taken up again, and shrinks if it did or if this
+// call says so), or if there is no such set;
 // InvalidArgumentError, which names both sides, if the ranks disagree. What is still in flight in a
 // set that is removed fails with ProcessSetError.
 HVD_API ProcessSet add_process_set(std::vector<int> ranks,
