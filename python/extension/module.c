@@ -144,13 +144,15 @@ static PyObject* generation(PyObject* module, PyObject* none) {
 typedef struct set_call {
   int32_t* ranks; /* null: the set is removed */
   size_t count;
+  int shrinks;
   int32_t number;
 } set_call;
 
 static int64_t call_set(void* data) {
   const set_call* const own = data;
-  return own->ranks == NULL ? hvd_remove_process_set(own->number)
-                            : hvd_add_process_set(own->ranks, own->count);
+  if (own->ranks == NULL) return hvd_remove_process_set(own->number);
+  return own->shrinks ? hvd_add_shrinking_process_set(own->ranks, own->count)
+                      : hvd_add_process_set(own->ranks, own->count);
 }
 
 static PyObject* change_sets(const set_call* given) {
@@ -168,9 +170,11 @@ static PyObject* change_sets(const set_call* given) {
   return outcome != 0 ? NULL : PyLong_FromLongLong(result);
 }
 
-static PyObject* add_process_set(PyObject* module, PyObject* ranks) {
+static PyObject* add_process_set(PyObject* module, PyObject* arguments) {
   (void)module;
-  set_call call = {NULL, 0, 0};
+  PyObject* ranks = NULL;
+  set_call call = {NULL, 0, 0, 0};
+  if (!PyArg_ParseTuple(arguments, "Op", &ranks, &call.shrinks)) return NULL;
   call.ranks = read_ranks(ranks, &call.count);
   return call.ranks == NULL ? NULL : change_sets(&call);
 }
@@ -185,7 +189,7 @@ static int read_number(PyObject* argument, int32_t* number) {
 
 static PyObject* remove_process_set(PyObject* module, PyObject* argument) {
   (void)module;
-  set_call call = {NULL, 0, 0};
+  set_call call = {NULL, 0, 0, 0};
   return read_number(argument, &call.number) != 0 ? NULL : change_sets(&call);
 }
 
@@ -276,7 +280,8 @@ static PyMethodDef functions[] = {
     {"cuda_device", cuda_device, METH_NOARGS, "The number of this worker's GPU."},
     {"cuda_device_count", cuda_device_count, METH_NOARGS, "How many GPUs hvd can use."},
     {"generation", generation, METH_NOARGS, "The number of the world."},
-    {"add_process_set", add_process_set, METH_O, "add_process_set(ranks): its number."},
+    {"add_process_set", add_process_set, METH_VARARGS,
+     "add_process_set(ranks, shrinks): its number."},
     {"remove_process_set", remove_process_set, METH_O, "remove_process_set(number)"},
     {"process_set_size", process_set_size, METH_O, "process_set_size(number)"},
     {"process_set_rank", process_set_rank, METH_O, "process_set_rank(number)"},

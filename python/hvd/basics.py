@@ -17,15 +17,16 @@ class ProcessSet:
     """
 
     def __init__(self, ranks: Iterable[int]) -> None:
-        self._ranks: list[int] | None = sorted(set(ranks))
+        self._given_ranks = sorted(set(ranks))
+        self._added_in: int | None = None  # the generation, of a set that init() did not make
         self.process_set_id: int | None = None
 
     @property
     def ranks(self) -> list[int]:
-        """The members, by their rank in the world."""
-        if self._ranks is None:
-            return list(range(size()))
-        return list(self._ranks)
+        """The members, by their rank in this world; before it has a number, those it is made of."""
+        if self.process_set_id is None:
+            return list(self._given_ranks)
+        return _core.process_set_ranks(self.process_set_id)
 
     def size(self) -> int:
         """The number of members."""
@@ -40,19 +41,21 @@ class ProcessSet:
         return bool(_core.process_set_included(number_of(self)))
 
     def __repr__(self) -> str:
-        ranks = "all" if self._ranks is None else self._ranks
-        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={ranks})"
+        # Its ranks are those of a world, for which a worker that joins would have to wait.
+        if self.process_set_id is None:
+            return f"ProcessSet(ranks={self._given_ranks})"
+        return f"ProcessSet(process_set_id={self.process_set_id})"
 
 
 def _whole_world() -> ProcessSet:
     whole = ProcessSet([])
-    whole._ranks = None
     whole.process_set_id = 0
     return whole
 
 
 global_process_set: ProcessSet = _whole_world()
 _given_sets: list[ProcessSet] = []
+_sets_shrink = False  # as init() was told
 
 
 def number_of(process_set: ProcessSet) -> int:
@@ -77,12 +80,13 @@ def init(
         process_sets: process sets that exist from the start (each a ``ProcessSet`` or a list of
             ranks), or "dynamic": sets can be added and removed later.
         process_sets_shrink: in an elastic job, sets that have lost a member shrink, where they
-            would be LostMemberError else.
+            would be LostMemberError else. ``add_process_set()`` may say otherwise of one.
 
     Raises:
         InitError: the world could not be formed.
         InvalidArgumentError: a process set is wrong.
     """
+    global _sets_shrink
     if comm is not None:
         raise ValueError("hvd.init() takes no communicator or list of ranks: use process_sets")
     dynamic = os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS", "0") not in ("", "0")
@@ -100,17 +104,12 @@ def init(
     for given in sets:
         if given.ranks not in once:
             once.append(given.ranks)
+    numbers = [1 + once.index(given.ranks) for given in sets]
     _core.init(dynamic, process_sets_shrink, once)
+    _sets_shrink = process_sets_shrink
     _given_sets[:] = sets
-    for given in sets:
-        given.process_set_id = _find_set(given.ranks)
-
-
-def _find_set(ranks: list[int]) -> int | None:
-    for number in _core.process_sets():
-        if number != 0 and _core.process_set_ranks(number) == ranks:
-            return number
-    return None
+    for given, number in zip(sets, numbers):
+        given.process_set_id = number
 
 
 def shutdown() -> None:
@@ -184,20 +183,35 @@ def last_place() -> tuple[int, int, int]:
     return 1, int(os.environ.get("HVD_RANK", "0")), int(os.environ.get("HVD_SIZE", "1"))
 
 
-def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
+def add_process_set(
+    process_set: ProcessSet | Sequence[int], *, shrink: bool | None = None
+) -> ProcessSet:
     """Adds a process set. Called by all ranks of the world, each with the same ranks.
 
+    In an elastic job each world may add it again, of the ranks that it was made of. A set of an
+    earlier world that consists of these ranks now is taken up.
+
+    Args:
+        process_set: the ranks, or a ``ProcessSet`` of them.
+        shrink: in an elastic job, whether it shrinks when it loses a member, where it would be
+            LostMemberError else; None: as ``init(process_sets_shrink=...)`` says.
+
     Raises:
+        ValueError: this ``ProcessSet`` is added already, in this world or by ``init()``.
         NotDynamicError: ``init(process_sets="dynamic")`` was not called.
         DuplicateProcessSetError: these ranks are a process set already.
         DisagreementError: the ranks of the world give different ranks.
     """
     added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
-    if added.process_set_id is not None:
+    here = generation()
+    if added.process_set_id is not None and added._added_in in (None, here):
         raise ValueError(f"{added!r} is added already")
+    shrinks = _sets_shrink if shrink is None else shrink
     with disagreements():
-        added.process_set_id = _core.add_process_set(added.ranks)
-    _given_sets.append(added)
+        added.process_set_id = _core.add_process_set(added._given_ranks, shrinks)
+    added._added_in = here
+    if added not in _given_sets:
+        _given_sets.append(added)
     return added
 
 

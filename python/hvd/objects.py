@@ -41,13 +41,13 @@ def _packed(obj: Any) -> tuple[bytes, Exception | None]:
     try:
         return dumps(obj), None
     except Exception as error:  # noqa: BLE001 - raised when the other ranks know of it
-        return dumps(Unpicklable(error)), error
+        return dumps(Unpicklable(_core.rank(), error)), error
 
 
-def _unpacked(packed: bytes, rank: int) -> Any:
+def _unpacked(packed: bytes) -> Any:
     obj = pickle.loads(packed)
     if isinstance(obj, Unpicklable):
-        raise InvalidArgumentError(f"rank {rank} cannot pack its object: {obj.text}")
+        raise InvalidArgumentError(obj.text)
     return obj
 
 
@@ -75,7 +75,7 @@ def broadcast_object(
         work = _core.exchange_object(False, packed, name, root_rank, number_of(process_set))
     if failure is not None:
         raise failure
-    return obj if is_root else _unpacked(_bytes_of(work.results())[0], root_rank)
+    return obj if is_root else _unpacked(_bytes_of(work.results())[0])
 
 
 def allgather_object(
@@ -93,5 +93,4 @@ def allgather_object(
         work = _core.exchange_object(True, packed, name, 0, number_of(process_set))
     if failure is not None:
         raise failure
-    parts = zip(process_set.ranks, _bytes_of(work.results()))
-    return [_unpacked(part, rank) for rank, part in parts]
+    return [_unpacked(part) for part in _bytes_of(work.results())]

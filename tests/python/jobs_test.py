@@ -55,6 +55,107 @@ def lines(job, rank):
 # --- elastic jobs -------------------------------------------------------------------------------
 
 
+PROCESS_SETS = """
+import os, signal, hvd
+
+early, again = hvd.ProcessSet([1, 3]), hvd.ProcessSet([0, 1])
+hvd.init(process_sets=[early])
+state = hvd.elastic.ObjectState(step=0)
+added = {}
+first_rank = None
+
+
+def check_refused(error, kind, call):
+    try:
+        call()
+    except kind as caught:
+        assert isinstance(caught, error), repr(caught)
+        return
+    raise AssertionError("nothing was raised")
+
+
+def begin():
+    global first_rank
+    first_rank = hvd.rank()
+    added["pair"] = hvd.add_process_set([2, 3])
+    added["shrinks"] = hvd.add_process_set([0, 2], shrink=True)
+    added["lost"] = hvd.add_process_set([0, 3])
+    hvd.barrier()
+    if hvd.rank() == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    hvd.barrier()
+
+
+def check(process_set, *members):
+    ranks = [rank for rank, first in enumerate(places) if first in members]
+    assert process_set.ranks == ranks, (process_set, process_set.ranks, ranks)
+    if process_set.included():
+        own = hvd.rank()
+        assert hvd.allgather_object(own, process_set=process_set) == ranks
+        assert hvd.broadcast_object(own, ranks[0], process_set=process_set) == ranks[0]
+
+
+@hvd.elastic.run
+def train(state):
+    global places
+    hvd.add_process_set(again)
+    check_refused(ValueError, ValueError, lambda: hvd.add_process_set(again))
+    check_refused(ValueError, ValueError, lambda: hvd.add_process_set(early))
+    assert again.ranks == [0, 1] and again.included() == (hvd.rank() < 2)
+    if hvd.generation() == 1:
+        begin()
+    places = hvd.allgather_object(first_rank)
+    check(early, 1, 3)
+    if first_rank is not None:
+        check(added["pair"], 2, 3)
+        check(added["shrinks"], 2)
+        check_refused(hvd.ProcessSetError, hvd.HorovodInternalError, added["lost"].size)
+        assert "id=5" in repr(added["lost"])
+
+
+train(state)
+print("later world" if hvd.generation() > 1 else "first world", flush=True)
+"""
+
+
+@pytest.mark.parametrize("least", [3, 4])
+def test_process_sets_consist_of_the_same_workers_in_the_next_world(least):
+    flags = ["-np", 4, "--min-np", least, "--restarts", 10 * (least - 3), "--dynamic-process-sets"]
+    job = run_job(*flags, sys.executable, "-c", PROCESS_SETS)
+    assert job.returncode == 0, job.stdout + job.stderr
+    for rank in range(least):
+        assert lines(job, rank) == ["later world"], job.stderr
+
+
+def test_added_process_sets_shrink_if_init_says_so():
+    text = """
+import os, signal, hvd
+hvd.init(process_sets="dynamic", process_sets_shrink=True)
+state = hvd.elastic.ObjectState(step=0)
+added = []
+
+@hvd.elastic.run
+def train(state):
+    if hvd.generation() == 1:
+        added.append(hvd.add_process_set([0, 1]))
+        added.append(hvd.add_process_set([0, 2], shrink=False))
+        hvd.barrier()
+        if hvd.rank() == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        hvd.barrier()
+    assert added[0].size() == 1
+    try:
+        added[1].size()
+    except hvd.LostMemberError:
+        print("lost", flush=True)
+
+train(state)
+"""
+    job = run_job("-np", 3, "--min-np", 2, "--restarts", 0, sys.executable, "-c", text)
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert lines(job, 0) == lines(job, 1) == ["lost"]
+
+
 def results(kind, crashes):
     flags = ["-np", 3, "--min-np", 3, "--restarts", 10]
     job = run_job(*flags, *program("elastic_program.py"), kind, 20, crashes)
