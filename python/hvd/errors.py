@@ -64,12 +64,12 @@ class HorovodInternalError(HvdError):
 CollectiveError = HorovodInternalError
 
 
-class ShutDownError(HorovodInternalError):
-    """A rank takes no part any more."""
+class ShutDownError(HorovodInternalError, ProcessSetError):
+    """A rank takes no part any more. The world goes on."""
 
 
-class LostMemberError(HorovodInternalError):
-    """The process set has lost a member."""
+class LostMemberError(HorovodInternalError, ProcessSetError):
+    """The process set has lost a member. The world goes on."""
 
 
 class DisagreementError(HorovodInternalError, InvalidArgumentError):
@@ -130,8 +130,12 @@ def disagreements() -> Iterator[None]:
     try:
         yield
     except InvalidArgumentError as error:
-        # Only the text tells it from a wrong argument of this rank.
-        raise as_disagreement(error) if str(error).startswith("Mismatched ") else error from None
+        raise as_disagreement(error) if _is_found_together(str(error)) else error from None
+
+
+def _is_found_together(text: str) -> bool:
+    """Whether only the ranks together can find it, which the text alone tells."""
+    return text.startswith("Mismatched ") or ", has joined, and " in text
 
 
 OK = 0

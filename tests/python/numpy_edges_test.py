@@ -121,6 +121,20 @@ def test_an_object_that_cannot_be_packed_is_an_error_on_all_ranks():
     assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
 
 
+def test_a_root_that_has_joined_is_a_disagreement():
+    if hvd.size() < 2:
+        pytest.skip("needs two ranks")
+    root = hvd.size() - 1
+    if hvd.rank() != root:
+        for call in (
+            lambda: hvd.broadcast(np.ones(1), root, name="of a joined root"),
+            lambda: hvd.broadcast_object(1, root, name="of a joined root"),
+        ):
+            with pytest.raises(hvd.DisagreementError, match="has joined"):
+                call()
+    hvd.join()
+
+
 def test_a_disagreement_on_objects_or_process_sets_is_told_from_a_wrong_argument():
     if hvd.size() < 2:
         pytest.skip("it takes two to disagree")
