@@ -584,7 +584,8 @@ def reducescatter(
 ) -> NDArray[Any]:
     """Reduces as ``allreduce()`` does, and gives each rank its share of the rows.
 
-    If the rows cannot be shared out evenly, the first ranks have one more.
+    If the rows cannot be shared out evenly, the first ranks have one more. Ranks that have called
+    ``join()`` count here, too: the rows that would be theirs are lost.
     """
     return reducescatter_async(
         tensor, op, name, prescale_factor, postscale_factor, process_set, compression

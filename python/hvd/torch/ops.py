@@ -441,7 +441,8 @@ def reducescatter(
 ) -> torch.Tensor:
     """Reduces as ``allreduce()`` does, and gives each rank its share of the rows.
 
-    If the rows cannot be shared out evenly, the first ranks have one more.
+    If the rows cannot be shared out evenly, the first ranks have one more. Ranks that have called
+    ``join()`` count here, too: the rows that would be theirs are lost.
     """
     small, context = compression.compress(tensor)
     reduced = _GroupedReducescatter.apply(

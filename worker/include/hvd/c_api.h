@@ -328,7 +328,8 @@ HVD_API int hvd_alltoall_async(const hvd_tensor* input, const hvd_options* optio
                                hvd_handle* handle);
 HVD_API int hvd_alltoall(const hvd_tensor* input, const hvd_options* options, hvd_handle* handle);
 
-/* `output` null: hvd makes room. Else it has this rank's rows. */
+/* `output` null: hvd makes room. Else it has this rank's rows. Ranks that have joined count here,
+ * too: the rows that would be theirs are lost. */
 HVD_API int hvd_reducescatter_async(const hvd_tensor* input, const hvd_tensor* output,
                                     const hvd_options* options, hvd_handle* handle);
 HVD_API int hvd_reducescatter(const hvd_tensor* input, const hvd_tensor* output,

@@ -143,7 +143,8 @@ struct ReducescatterOptions {
 };
 
 // Rows of the first dimension are shared out: of r rows among n ranks each gets r / n, the first
-// r % n ranks one more. `output` must have exactly these.
+// r % n ranks one more. `output` must have exactly these. Ranks that have joined count here, too:
+// the rows that would be theirs are lost.
 HVD_API Future<Tensor> reducescatter_async(const ConstTensorView& tensor,
                                            const ReducescatterOptions& options = {});
 HVD_API Handle reducescatter_async(const ConstTensorView& input, const TensorView& output,
