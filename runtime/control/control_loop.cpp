@@ -72,6 +72,12 @@ void ControlLoop::fail(const Failure& why) {
   wake();
 }
 
+void ControlLoop::begin_shutdown() {
+  stop_caller_progress();
+  const std::lock_guard lock(mutex_);
+  commands_.in_shutdown = true;
+}
+
 Failure ControlLoop::leave(TimePoint deadline) {
   {
     const std::lock_guard lock(mutex_);
@@ -153,10 +159,11 @@ TimePoint ControlLoop::run_once(Driver driver) {
   return controller_.work(commands, driver);
 }
 
-// The commands to leave and to stop stay in force once given.
+// The commands to shut down, to leave and to stop stay in force once given.
 Controller::Commands ControlLoop::take_commands() {
   const std::lock_guard lock(mutex_);
   Controller::Commands taken = std::exchange(commands_, {});
+  commands_.in_shutdown = taken.in_shutdown;
   commands_.leaving = taken.leaving;
   commands_.stopping = taken.stopping;
   return taken;

@@ -185,8 +185,10 @@ void Controller::run_commands(const Commands& commands, TimePoint now) {
   // A rank that has announced its leaving may close its connections, unless ranks below it still
   // communicate through it.
   if (leave_sent_ && links_.has_parent() && negotiator_.subtree_left(spec_.rank)) return;
-  const auto why = leave_sent_ ? " has called shutdown(), and no longer waits for the others"
-                               : " has left the world without shutdown()";
+  const auto* const why =
+      leave_sent_            ? " has called shutdown(), and no longer waits for the others"
+      : commands.in_shutdown ? " has called shutdown(), and no longer waits for its calls in flight"
+                             : " has left the world without shutdown()";
   enter_failure(
       {Status(Code::aborted, cat(describe(spec_.rank), why)), spec_.rank, host(spec_.rank)});
 }

@@ -56,6 +56,7 @@ class Controller {
     std::vector<Failure> failures;        // the world has failed
     std::vector<Status> suspicions;       // a data connection broke
     std::shared_ptr<ShmMailbox> mailbox;  // neighbours on this host may use it from now on
+    bool in_shutdown = false;             // shutdown() was called, and waits for calls in flight
     bool leaving = false;                 // this rank makes no more calls
     bool stopping = false;                // leaves at once, unless all have left
   };

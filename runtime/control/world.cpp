@@ -141,12 +141,12 @@ class World::Impl {
 
   Failure shutdown(TimePoint deadline) {
     if (left_) return {};
-    control_.stop_caller_progress();
+    control_.begin_shutdown();
     const Failure closed(
         Status(Code::failed_precondition, "this rank has called shutdown(): nothing can be added"));
     if (!queue_.close_when_empty(closed, deadline)) {
       return Status(Code::deadline_exceeded,
-                    cat("shutdown: ", queue_.size(), " tensors are still in flight"));
+                    cat("calls of this rank have not ended: ", activity().in_flight));
     }
 
     if (verdict_.known()) return verdict_.get();

@@ -119,6 +119,27 @@ TEST(WorldLeave, ShutdownEndsAtItsDeadlineWhenTheOthersDoNotCome) {
   });
 }
 
+TEST(WorldLeave, AShutdownThatGivesUpNamesTheCallsAndIsNotDenied) {
+  std::latch all_have_called(2);
+  run_world(2, [&](int rank, World& world) {
+    std::vector<float> data(3, 1);
+    auto own = test::allreduce(world, cat("only rank ", rank, "'s"), data);
+    all_have_called.arrive_and_wait();
+    if (rank == 0) {
+      const auto left = world.shutdown(Clock::now() + std::chrono::milliseconds(20));
+      EXPECT_EQ(left.status.code(), Code::deadline_exceeded);
+      EXPECT_TRUE(mentions(left, "not ended: allreduce \"only rank 0's\""))
+          << left.status.message();
+      return;
+    }
+    const auto outcome = outcome_of(std::move(own));
+    EXPECT_TRUE(mentions(outcome,
+                         "rank 0 on h0#0 has called shutdown(), and no longer waits for "
+                         "its calls in flight"))
+        << outcome.status.message();
+  });
+}
+
 // Once all addresses are exchanged, the process can open only so many descriptors more.
 class ExchangeThatTakesDescriptors final : public Exchange {
  public:
