@@ -11,6 +11,7 @@
 #include "base/abstract_address.h"
 #include "base/log.h"
 #include "base/machine/proc.h"
+#include "base/security/unix_peer.h"
 #include "base/text.h"
 
 namespace hvd::agent {
@@ -26,11 +27,9 @@ UniqueFd unix_socket() {
 
 // The process at the other end, if it is one of this user.
 std::optional<pid_t> own_process(int connection) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  if (::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
-  if (peer.uid != ::geteuid()) return std::nullopt;
-  return peer.pid;
+  const auto peer = unix_peer(connection);
+  if (!peer || peer->uid != ::geteuid()) return std::nullopt;
+  return peer->pid;
 }
 
 }  // namespace

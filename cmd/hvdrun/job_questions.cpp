@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/printable.h"
+#include "base/security/unix_peer.h"
 #include "base/text.h"
 #include "cmd/hvdrun/status_text.h"
 
@@ -50,11 +51,14 @@ class Question {
   }
 
   // Calls `on_end` when there is an answer, or an error.
-  void ask(const std::string& path, TimePoint deadline, std::function<void()> on_end) {
+  void ask(const driver::JobSocket& job, TimePoint deadline, std::function<void()> on_end) {
     on_end_ = std::move(on_end);
     stream_.expires_at(deadline);
-    stream_.async_connect(Local::endpoint(path), [this](error_code error) {
+    stream_.async_connect(Local::endpoint(job.path), [this, owner = job.owner](error_code error) {
       if (error) return end(error);
+      // The file may have been replaced by a link since it was looked at.
+      const auto peer = unix_peer(stream_.socket().native_handle());
+      if (!peer || peer->uid != owner) return end(asio::error::no_permission);
       http::async_write(stream_, request_, [this](error_code sent, std::size_t /*size*/) {
         if (sent) return end(sent);
         http::async_read(stream_, buffer_, parser_,
@@ -89,6 +93,10 @@ Result<std::string> result_of(const Question& question, const driver::JobSocket&
                   cat("job ", job.job_id, ": no answer within ", kAnswerTime.count(), " s at ",
                       job.path, "; its hvdrun may be stopped (kill -CONT lets it go on)"));
   }
+  if (error == asio::error::no_permission) {
+    return Status(Code::permission_denied, cat("job ", job.job_id, ": ", job.path,
+                                               " does not lead to a program of its owner"));
+  }
   if (error) {
     const bool is_gone = error == asio::error::connection_refused || error.value() == ENOENT;
     return Status(is_gone ? Code::not_found : Code::unavailable,
@@ -106,7 +114,7 @@ Result<std::string> ask(const driver::JobSocket& job, const std::string& method,
                         const std::string& target, std::string body) {
   asio::io_context io;
   Question question(io, http::string_to_verb(method), target, std::move(body));
-  question.ask(job.path, Clock::now() + kAnswerTime, [] {});
+  question.ask(job, Clock::now() + kAnswerTime, [] {});
   io.run();
   return result_of(question, job);
 }
@@ -147,7 +155,7 @@ class StatusRound {
     if (queue.empty()) return;
     const std::size_t next = queue.front();
     queue.pop();
-    questions_[next]->ask(sockets_[next].path, deadline_, [this, &queue] { ask_next(queue); });
+    questions_[next]->ask(sockets_[next], deadline_, [this, &queue] { ask_next(queue); });
   }
 
   const TimePoint deadline_ = Clock::now() + kAnswerTime;

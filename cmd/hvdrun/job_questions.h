@@ -14,7 +14,8 @@ namespace hvd::cli {
 
 // The answer, as it may be shown on a terminal: for root it may be that of another user's program.
 // `method`: GET or POST. not_found: nobody listens there, since the job is over; unavailable: it
-// does not answer; failed_precondition: it refuses, for the reason in the message.
+// does not answer; permission_denied: a program of another user listens there, and was sent
+// nothing; failed_precondition: it refuses, for the reason in the message.
 Result<std::string> ask_job(const driver::JobSocket& job, const std::string& method,
                             const std::string& target, std::string body = {});
 // An object, whose texts are as they came (status_text.h). data_loss: the answer is not a status.

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/security/unix_peer.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "driver/status/job_sockets.h"
@@ -21,10 +22,8 @@ constexpr const char* kRequests =
     "POST /scale\n";
 
 bool may_ask(int socket) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  return peer.uid == ::geteuid() || peer.uid == 0;
+  const auto peer = unix_peer(socket);
+  return peer && (peer->uid == ::geteuid() || peer->uid == 0);
 }
 
 // `path` fits.

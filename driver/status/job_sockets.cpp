@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <sys/stat.h>
@@ -23,10 +24,11 @@ constexpr const char* kTemporary = "/tmp";
 constexpr std::string_view kTemporaryName = "hvd-";
 constexpr std::string_view kEnding = ".sock";
 
-bool is_own_directory(const std::string& path) {
+// Of a file of this kind, S_IFDIR for example; nullopt: there is something else, such as a link.
+std::optional<uid_t> owner_of(const std::string& path, mode_t kind) {
   struct stat about {};
-  return ::lstat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode) &&
-         about.st_uid == ::geteuid();
+  if (::lstat(path.c_str(), &about) != 0 || (about.st_mode & S_IFMT) != kind) return std::nullopt;
+  return about.st_uid;
 }
 
 // HVD_RUNTIME_DIR, or empty.
@@ -39,8 +41,9 @@ std::string chosen_directory() {
 std::string usual_directory() {
   if (std::string chosen = chosen_directory(); !chosen.empty()) return chosen;
   const std::string login = cat(kLogins, "/", ::geteuid());
-  return is_own_directory(login) ? login + "/hvd"
-                                 : cat(kTemporary, "/", kTemporaryName, ::geteuid());
+  return owner_of(login, S_IFDIR) == ::geteuid()
+             ? login + "/hvd"
+             : cat(kTemporary, "/", kTemporaryName, ::geteuid());
 }
 
 std::set<fs::path> directories() {
@@ -77,6 +80,9 @@ std::string job_socket_path(const std::string& directory, const std::string& job
 
 std::vector<JobSocket> job_sockets_in(const std::string& directory) {
   std::vector<JobSocket> found;
+  const auto owner = owner_of(directory, S_IFDIR);
+  if (!owner || (*owner != ::geteuid() && ::geteuid() != 0)) return found;
+
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(directory, ignored)) {
     const std::string name = entry.path().filename();
@@ -84,7 +90,8 @@ std::vector<JobSocket> job_sockets_in(const std::string& directory) {
     // longer path.
     if (!name.ends_with(kEnding) || name != printable(name)) continue;
     if (entry.path().native().size() >= sizeof(sockaddr_un::sun_path)) continue;
-    found.push_back({name.substr(0, name.size() - kEnding.size()), entry.path()});
+    if (owner_of(entry.path(), S_IFSOCK) != owner) continue;
+    found.push_back({name.substr(0, name.size() - kEnding.size()), entry.path(), *owner});
   }
   return found;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 #include "base/status.h"
@@ -20,7 +21,10 @@ std::string job_socket_path(const std::string& directory, const std::string& job
 struct JobSocket {
   std::string job_id;
   std::string path;
+  uid_t owner = 0;  // of the directory, and of the file when it was looked at
 };
+// The sockets that belong to the owner of the directory: no links, which may lead anywhere. Empty
+// for a directory of another user, unless this one is root.
 std::vector<JobSocket> job_sockets_in(const std::string& directory);
 // Those that this user may use: of all users if it is root and HVD_RUNTIME_DIR is not set. By id;
 // some may be of jobs that were killed. Directories that cannot be read, or belong to the wrong

@@ -1,6 +1,7 @@
 // `hvdrun jobs`, `status` and the like, asking sockets that are no jobs of ours: for root that may
 // be programs of any user.
 #include <array>
+#include <atomic>
 #include <fcntl.h>
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <thread>
 #include <unistd.h>
@@ -30,14 +32,16 @@ UniqueFd listen_at(const std::filesystem::path& path) {
   return fd;
 }
 
-void read_request(int fd) {
+// How many bytes came.
+std::size_t read_request(int fd) {
   std::string request;
   std::array<char, 4096> buffer{};
   while (!contains(request, "\r\n\r\n")) {
     const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), 0);
-    if (got <= 0) return;
+    if (got <= 0) break;
     request.append(buffer.data(), static_cast<std::size_t>(got));
   }
+  return request.size();
 }
 
 void send_text(int fd, const std::string& text) {
@@ -61,6 +65,9 @@ class PretendJob {
   PretendJob(const PretendJob&) = delete;
   PretendJob& operator=(const PretendJob&) = delete;
 
+  // How many bytes of requests it has got.
+  std::size_t received() const { return received_; }
+
  private:
   // False: this one is to end.
   bool wait_for(int fd, int milliseconds) const {
@@ -72,7 +79,7 @@ class PretendJob {
   void serve() {
     while (wait_for(listener_.get(), -1)) {
       const UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      read_request(fd.get());
+      received_ += read_request(fd.get());
       if (!drips_) {
         send_text(fd.get(),
                   cat("HTTP/1.1 200 OK\r\nContent-Length: ", answer_.size(), "\r\n\r\n", answer_));
@@ -85,6 +92,7 @@ class PretendJob {
 
   const std::string answer_;
   const bool drips_;
+  std::atomic<std::size_t> received_ = 0;
   const UniqueFd end_;
   const UniqueFd listener_;
   std::thread thread_;
@@ -105,6 +113,8 @@ std::string status_with(const std::string& text) {
              R"(,"text":)", here, R"(}}]})");
 }
 
+constexpr uid_t kStranger = 65534;
+
 class JobCommands : public testing::Test {
  protected:
   std::filesystem::path path_of(const std::string& id) const {
@@ -114,16 +124,31 @@ class JobCommands : public testing::Test {
     jobs_.push_back(std::make_unique<PretendJob>(path_of(id), answer, drips));
   }
   void add_silent(const std::string& id) { silent_.push_back(listen_at(path_of(id))); }
+  const std::filesystem::path& directory() const { return directory_.path(); }
+  const std::vector<std::unique_ptr<PretendJob>>& jobs() const { return jobs_; }
   ExitStatus ask(const std::vector<std::string>& words) const { return start(words)->wait(); }
+  // With a copy of hvdrun that every user can start.
+  ExitStatus ask_as_stranger(const std::vector<std::string>& words) const {
+    const TemporaryDirectory open;
+    std::filesystem::permissions(open.path(), std::filesystem::perms{0755});
+    std::filesystem::copy_file(binary("hvdrun"), open.path() / "hvdrun");
+    const std::vector<std::string> command{"setpriv", cat("--reuid=", kStranger), "--clear-groups",
+                                           open.path() / "hvdrun"};
+    return start_command(command, words)->wait();
+  }
   std::unique_ptr<Process> start(const std::vector<std::string>& words) const {
-    std::vector<std::string> command{binary("hvdrun")};
+    return start_command({binary("hvdrun")}, words);
+  }
+
+ private:
+  std::unique_ptr<Process> start_command(std::vector<std::string> command,
+                                         const std::vector<std::string>& words) const {
     command.insert(command.end(), words.begin(), words.end());
     ProcessOptions options;
     options.environment = {{"HVD_RUNTIME_DIR", directory_.path()}};
     return std::make_unique<Process>(command, options);
   }
 
- private:
   const TemporaryDirectory directory_;
   std::vector<std::unique_ptr<PretendJob>> jobs_;
   std::vector<UniqueFd> silent_;
@@ -213,6 +238,45 @@ TEST_F(JobCommands, ASocketWithTooLongAPathIsNoJob) {
   const UniqueFd file(::open(path_of(name).c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
   ASSERT_TRUE(file);
   EXPECT_EQ(ask({"jobs"}).out, "no job of this user runs on this machine\n");
+}
+
+// As root's hvdrun sees the directory of another user, which may lead it to any socket.
+TEST_F(JobCommands, ALinkIsNoJob) {
+  const TemporaryDirectory elsewhere;
+  const PretendJob target(elsewhere.path() / "any", status_with("fine"));
+  std::filesystem::create_symlink(elsewhere.path() / "any", path_of("linked"));
+  EXPECT_EQ(ask({"jobs"}).out, "no job of this user runs on this machine\n");
+  EXPECT_EQ(ask({"stop", "linked"}).code, 1);
+  EXPECT_EQ(target.received(), 0U);
+}
+
+TEST_F(JobCommands, OnlyTheOwnerOfADirectoryHasJobsThere) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make a file of another user";
+  add("theirs", status_with("fine"));
+  add("ours", status_with("fine"));
+  ASSERT_EQ(::chown(directory().c_str(), kStranger, kStranger), 0);
+  EXPECT_EQ(ask({"jobs"}).out, "no job of this user runs on this machine\n");
+
+  // The file belongs to the right user, and a program of another one listens there.
+  ASSERT_EQ(::chown(path_of("theirs").c_str(), kStranger, kStranger), 0);
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"jobs"}, {"stop", "theirs"}}) {
+    const auto asked = ask(words);
+    EXPECT_EQ(asked.code, 1) << asked.out;
+    EXPECT_TRUE(contains(asked.err, "does not lead to a program of its owner")) << asked.err;
+  }
+  for (const auto& job : jobs()) EXPECT_EQ(job->received(), 0U);
+}
+
+TEST_F(JobCommands, ADirectoryOfAnotherUserHasNoJobsForThisOne) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  add("fine", status_with("fine"));
+  ASSERT_EQ(::chmod(directory().c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(path_of("fine").c_str(), 0666), 0);
+  const auto asked = ask_as_stranger({"stop", "fine"});
+  EXPECT_EQ(asked.code, 1) << asked.out;
+  EXPECT_TRUE(contains(asked.err, "no job \"fine\" of this user")) << asked.err;
+  EXPECT_EQ(jobs().front()->received(), 0U);
 }
 
 }  // namespace
