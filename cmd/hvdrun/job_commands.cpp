@@ -57,19 +57,29 @@ struct JobCommandParser {
 };
 
 // In ASCII, so that it holds no control characters.
-std::string json_text(const Json& json) { return json.dump(2, ' ', true) + "\n"; }
+std::string json_text(const Json& json) { return json.dump(2, ' ', true); }
+
+// Each job is its text in JSON.
+std::string json_array(const std::vector<std::vector<std::string>>& jobs) {
+  std::string text;
+  for (const auto& job : jobs) text.append(text.empty() ? "\n" : ",\n").append(job.front());
+  return cat("[", text, "\n]\n");
+}
 
 constexpr std::size_t kMostWarnings = 10;
 
 // Jobs that give no answer are left out, unless no other is there.
 Result<JobCommandResult> list_jobs(bool json) {
-  Json all = Json::array();
+  const auto keep = [json](const Json& status) {
+    return json ? std::vector{json_text(status)} : job_row(status);
+  };
+  std::vector<std::vector<std::string>> jobs;
   std::vector<std::string> problems;
-  for (auto& job : find_jobs({})) {
-    if (job.status.ok()) {
-      all.push_back(*std::move(job.status));
+  for (auto& job : find_jobs({}, keep)) {
+    if (job.kept.ok()) {
+      jobs.push_back(*std::move(job.kept));
     } else {
-      problems.push_back(job.status.status().message());
+      problems.push_back(job.kept.status().message());
     }
   }
   if (problems.size() > kMostWarnings) {
@@ -77,10 +87,10 @@ Result<JobCommandResult> list_jobs(bool json) {
     problems.resize(kMostWarnings);
     problems.push_back(cat(more, more == 1 ? " more job" : " more jobs", " could not be asked"));
   }
-  if (all.empty() && !problems.empty()) {
+  if (jobs.empty() && !problems.empty()) {
     return Status(Code::unavailable, join(problems, "\n"));
   }
-  return JobCommandResult{json ? json_text(all) : jobs_text(all), std::move(problems)};
+  return JobCommandResult{json ? json_array(jobs) : jobs_text(jobs), std::move(problems)};
 }
 
 // Takes the host of `drain`, or the size of `scale`, out of the words.
@@ -185,7 +195,7 @@ Result<std::string> run_command_of_one(const JobCommandArguments& arguments) {
 
   auto job = find_job(arguments.argument);
   if (!job.ok()) return job.status();
-  if (job->status.status().code() == Code::unavailable) return job->status.status();
+  if (job->kept.status().code() == Code::unavailable) return job->kept.status();
   if (arguments.command == "metrics") return ask_job(job->socket, "GET", "/metrics");
   if (arguments.command == "page") return ask_job(job->socket, "POST", "/page");
   if (arguments.command == "dump") return ask_job(job->socket, "POST", "/dump");
@@ -198,9 +208,11 @@ Result<std::string> run_command_of_one(const JobCommandArguments& arguments) {
     return change(job->socket, arguments.undo ? "/undrain" : "/drain", arguments.subject);
   }
   if (arguments.command == "scale") return change(job->socket, "/scale", arguments.subject);
-  if (!job->status.ok()) return job->status.status();
+  if (!job->kept.ok()) return job->kept.status();
   if (arguments.command == "top") return run_top(job->socket);
-  return arguments.json ? json_text(*job->status) : status_text(*job->status);
+  const auto status = ask_status(job->socket);
+  if (!status.ok()) return status.status();
+  return arguments.json ? json_text(*status) + "\n" : status_text(*status);
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
 #include "cmd/hvdrun/job_questions.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <queue>
+#include <string_view>
+#include <unistd.h>
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
@@ -30,140 +33,128 @@ using boost::system::error_code;
 using Local = asio::local::stream_protocol;
 
 constexpr std::chrono::seconds kAnswerTime{10};
-constexpr std::size_t kMaxStatus = std::size_t{64} << 20;  // tens of thousands of workers
+constexpr std::size_t kMostOfRefusal = 1000;  // bytes that are shown
 
-struct Answer {
-  unsigned status = 0;
-  std::string text;
+struct Limits {
+  std::size_t answer;  // bytes of one answer
+  std::size_t all;     // of all answers in one directory, and as much of what is kept of them
 };
 
-class Question {
+// For root the answers may come from another user's program, which must not fill its memory.
+Limits limits_of(uid_t owner) {
+  constexpr std::size_t kMegabyte = std::size_t{1} << 20;
+  constexpr Limits kOwn{64 * kMegabyte, std::numeric_limits<std::size_t>::max()};
+  constexpr Limits kForeign{4 * kMegabyte, 64 * kMegabyte};  // thousands of workers
+  return owner == ::geteuid() ? kOwn : kForeign;
+}
+
+Status no_answer(const driver::JobSocket& job) {
+  return {Code::unavailable,
+          cat("job ", job.job_id, ": no answer within ", kAnswerTime.count(), " s at ", job.path,
+              "; its hvdrun may be stopped (kill -CONT lets it go on)")};
+}
+
+Status too_much(const driver::JobSocket& job) {
+  return {Code::resource_exhausted,
+          cat("job ", job.job_id, ": the answers in its directory are larger than ",
+              with_thousands(limits_of(job.owner).all), " bytes together")};
+}
+
+class Question : public std::enable_shared_from_this<Question> {
  public:
-  Question(asio::io_context& io, http::verb method, const std::string& target, std::string body)
-      : stream_(io) {
+  Question(asio::io_context& io, driver::JobSocket job, http::verb method,
+           const std::string& target, std::string body)
+      : job_(std::move(job)), stream_(io) {
     request_.method(method);
     request_.target(target);
     request_.version(11);
     request_.set(http::field::host, "hvdrun");
     request_.body() = std::move(body);
     request_.prepare_payload();
-    parser_.body_limit(kMaxStatus);
+    parser_.body_limit(limits_of(job_.owner).answer);
   }
 
   // Calls `on_end` when there is an answer, or an error.
-  void ask(const driver::JobSocket& job, TimePoint deadline, std::function<void()> on_end) {
+  void ask(TimePoint deadline, std::function<void(Question&)> on_end) {
     on_end_ = std::move(on_end);
     stream_.expires_at(deadline);
-    stream_.async_connect(Local::endpoint(job.path), [this, owner = job.owner](error_code error) {
-      if (error) return end(error);
-      // The file may have been replaced by a link since it was looked at.
-      const auto peer = unix_peer(stream_.socket().native_handle());
-      if (!peer || peer->uid != owner) return end(asio::error::no_permission);
-      http::async_write(stream_, request_, [this](error_code sent, std::size_t /*size*/) {
-        if (sent) return end(sent);
-        http::async_read(stream_, buffer_, parser_,
-                         [this](error_code got, std::size_t /*size*/) { end(got); });
-      });
-    });
+    stream_.async_connect(Local::endpoint(job_.path),
+                          [self = shared_from_this()](error_code error) {
+                            if (error) return self->end(error);
+                            // The file may have been replaced by a link since it was looked at.
+                            const auto peer = unix_peer(self->stream_.socket().native_handle());
+                            if (!peer || peer->uid != self->job_.owner)
+                              return self->end(asio::error::no_permission);
+                            self->send();
+                          });
   }
 
-  error_code error() const { return error_; }
-  Answer answer() const { return {parser_.get().result_int(), parser_.get().body()}; }
+  // Bytes of the answer, also of one that was broken off.
+  std::size_t received() const { return parser_.get().body().size(); }
+
+  // The body of the answer, or why there is none. May be called once, after the end.
+  Result<std::string> take_answer() {
+    if (error_) return error_status();
+    if (parser_.get().result_int() == 200) return std::move(parser_.get().body());
+    const std::string_view why = trim(parser_.get().body());
+    return Status(Code::failed_precondition,
+                  cat("job ", job_.job_id, ": ", printable(why.substr(0, kMostOfRefusal))));
+  }
 
  private:
+  // Of the head of an answer, and of what its body is cut into.
+  static constexpr std::size_t kBuffer = 65'536;
+
+  void send() {
+    http::async_write(
+        stream_, request_, [self = shared_from_this()](error_code sent, std::size_t /*size*/) {
+          if (sent) return self->end(sent);
+          http::async_read(self->stream_, self->buffer_, self->parser_,
+                           [self](error_code got, std::size_t /*size*/) { self->end(got); });
+        });
+  }
+
   void end(error_code error) {
     error_ = error;
     stream_.close();
-    on_end_();
+    on_end_(*this);
   }
 
+  Status error_status() const {
+    const std::string job = cat("job ", job_.job_id, ": ");
+    if (error_ == beast::error::timeout) return no_answer(job_);
+    if (error_ == asio::error::no_permission) {
+      return {Code::permission_denied,
+              cat(job, job_.path, " does not lead to a program of its owner")};
+    }
+    if (error_ == http::error::body_limit) {
+      return {Code::resource_exhausted,
+              cat(job, "its answer is larger than ", with_thousands(limits_of(job_.owner).answer),
+                  " bytes")};
+    }
+    const bool is_gone = error_ == asio::error::connection_refused || error_.value() == ENOENT;
+    return {is_gone ? Code::not_found : Code::unavailable, cat(job, error_.message())};
+  }
+
+  const driver::JobSocket job_;
   beast::basic_stream<Local> stream_;
-  beast::flat_buffer buffer_;
+  beast::flat_buffer buffer_{kBuffer};
   http::request<http::string_body> request_;
   http::response_parser<http::string_body> parser_;
   error_code error_;
-  std::function<void()> on_end_;
+  std::function<void(Question&)> on_end_;
 };
-
-// The bytes of the answer.
-Result<std::string> result_of(const Question& question, const driver::JobSocket& job) {
-  const error_code error = question.error();
-  if (error == beast::error::timeout) {
-    return Status(Code::unavailable,
-                  cat("job ", job.job_id, ": no answer within ", kAnswerTime.count(), " s at ",
-                      job.path, "; its hvdrun may be stopped (kill -CONT lets it go on)"));
-  }
-  if (error == asio::error::no_permission) {
-    return Status(Code::permission_denied, cat("job ", job.job_id, ": ", job.path,
-                                               " does not lead to a program of its owner"));
-  }
-  if (error) {
-    const bool is_gone = error == asio::error::connection_refused || error.value() == ENOENT;
-    return Status(is_gone ? Code::not_found : Code::unavailable,
-                  cat("job ", job.job_id, ": ", error.message()));
-  }
-  Answer answer = question.answer();
-  if (answer.status != 200) {
-    return Status(Code::failed_precondition,
-                  cat("job ", job.job_id, ": ", printable(trim(answer.text))));
-  }
-  return std::move(answer.text);
-}
 
 Result<std::string> ask(const driver::JobSocket& job, const std::string& method,
                         const std::string& target, std::string body) {
   asio::io_context io;
-  Question question(io, http::string_to_verb(method), target, std::move(body));
-  question.ask(job, Clock::now() + kAnswerTime, [] {});
+  Result<std::string> answer = no_answer(job);
+  std::make_shared<Question>(io, job, http::string_to_verb(method), target, std::move(body))
+      ->ask(Clock::now() + kAnswerTime,
+            [&answer](Question& question) { answer = question.take_answer(); });
   io.run();
-  return result_of(question, job);
+  return answer;
 }
-
-// Asks all of them for their status at the same time, so that silent ones hold up nothing.
-class StatusRound {
- public:
-  explicit StatusRound(const std::vector<driver::JobSocket>& sockets) : sockets_(sockets) {
-    for (std::size_t i = 0; i < sockets_.size(); ++i) {
-      questions_.push_back(std::make_unique<Question>(io_, http::verb::get, "/status", ""));
-      queues_[directory_of(sockets_[i])].push(i);
-    }
-  }
-
-  // In the order of the sockets.
-  std::vector<Result<std::string>> run() {
-    for (auto& [directory, queue] : queues_) {
-      for (std::size_t i = 0; i < kAtOnce; ++i) ask_next(queue);
-    }
-    io_.run();
-    std::vector<Result<std::string>> answers;
-    for (std::size_t i = 0; i < sockets_.size(); ++i) {
-      answers.push_back(result_of(*questions_[i], sockets_[i]));
-    }
-    return answers;
-  }
-
- private:
-  // Of one directory, since this process can have only so many connections, and no user may take
-  // them all.
-  static constexpr std::size_t kAtOnce = 64;
-
-  static std::string directory_of(const driver::JobSocket& socket) {
-    return socket.path.substr(0, socket.path.rfind('/'));
-  }
-
-  void ask_next(std::queue<std::size_t>& queue) {
-    if (queue.empty()) return;
-    const std::size_t next = queue.front();
-    queue.pop();
-    questions_[next]->ask(sockets_[next], deadline_, [this, &queue] { ask_next(queue); });
-  }
-
-  const TimePoint deadline_ = Clock::now() + kAnswerTime;
-  const std::vector<driver::JobSocket>& sockets_;
-  asio::io_context io_;
-  std::vector<std::unique_ptr<Question>> questions_;
-  std::map<std::string, std::queue<std::size_t>> queues_;  // of those not asked yet, by directory
-};
 
 Result<nlohmann::json> parse_status(const driver::JobSocket& job,
                                     const Result<std::string>& answer) {
@@ -179,6 +170,90 @@ Result<nlohmann::json> parse_status(const driver::JobSocket& job,
   return status;
 }
 
+// Asks all of them for their status at the same time, so that silent ones hold up nothing. Of each
+// answer only what the caller keeps stays in memory.
+class StatusRound {
+ public:
+  StatusRound(std::vector<driver::JobSocket> sockets, const KeptOfStatus& keep) : keep_(keep) {
+    for (auto& socket : sockets) {
+      const auto [directory, is_new] = directories_.try_emplace(directory_of(socket));
+      if (is_new) directory->second.bytes_left = limits_of(socket.owner).all;
+      directory->second.waiting.push(found_.size());
+      Status unanswered = no_answer(socket);
+      found_.push_back({std::move(socket), std::move(unanswered)});
+    }
+  }
+
+  // In the order of the sockets.
+  std::vector<FoundJob> run() {
+    for (auto& [name, directory] : directories_) {
+      for (std::size_t i = 0; i < kAtOnce; ++i) ask_next(directory);
+    }
+    io_.run();
+    return std::move(found_);
+  }
+
+ private:
+  // Of one directory, since this process can have only so many connections, and no user may take
+  // them all.
+  static constexpr std::size_t kAtOnce = 64;
+
+  struct Directory {
+    std::queue<std::size_t> waiting;  // those in found_ that have not been asked yet
+    std::size_t bytes_left = 0;
+  };
+
+  static std::string directory_of(const driver::JobSocket& socket) {
+    return socket.path.substr(0, socket.path.rfind('/'));
+  }
+
+  void ask_next(Directory& directory) {
+    if (directory.waiting.empty() || Clock::now() >= deadline_) return;
+    if (directory.bytes_left == 0) return refuse_rest(directory);
+    FoundJob& job = found_[directory.waiting.front()];
+    directory.waiting.pop();
+    std::make_shared<Question>(io_, job.socket, http::verb::get, "/status", "")
+        ->ask(deadline_, [this, &directory, &job](Question& question) {
+          job.kept = take(question, job.socket, directory);
+          ask_next(directory);
+        });
+  }
+
+  void refuse_rest(Directory& directory) {
+    for (; !directory.waiting.empty(); directory.waiting.pop()) {
+      FoundJob& job = found_[directory.waiting.front()];
+      job.kept = too_much(job.socket);
+    }
+  }
+
+  // Parsing an answer takes time, too, and counts against the deadline.
+  Result<std::vector<std::string>> take(Question& question, const driver::JobSocket& job,
+                                        Directory& directory) const {
+    if (!spend(question.received(), directory)) return too_much(job);
+    if (Clock::now() >= deadline_) return no_answer(job);
+    const auto status = parse_status(job, question.take_answer());
+    if (!status.ok()) return status.status();
+    auto kept = keep_(*status);
+    std::size_t size = 0;
+    for (const auto& text : kept) size += text.size();
+    if (!spend(size, directory)) return too_much(job);
+    return kept;
+  }
+
+  // False: they are more than are left.
+  static bool spend(std::size_t bytes, Directory& directory) {
+    const bool fits = bytes <= directory.bytes_left;
+    directory.bytes_left -= std::min(bytes, directory.bytes_left);
+    return fits;
+  }
+
+  const TimePoint deadline_ = Clock::now() + kAnswerTime;
+  const KeptOfStatus& keep_;
+  asio::io_context io_;
+  std::vector<FoundJob> found_;
+  std::map<std::string, Directory> directories_;
+};
+
 }  // namespace
 
 Result<std::string> ask_job(const driver::JobSocket& job, const std::string& method,
@@ -192,21 +267,17 @@ Result<nlohmann::json> ask_status(const driver::JobSocket& job) {
   return parse_status(job, ask(job, "GET", "/status", {}));
 }
 
-std::vector<FoundJob> find_jobs(const std::string& wanted) {
+std::vector<FoundJob> find_jobs(const std::string& wanted, const KeptOfStatus& keep) {
   auto sockets = driver::find_job_sockets();
   std::erase_if(sockets, [&](const auto& socket) { return !socket.job_id.starts_with(wanted); });
-  const auto answers = StatusRound(sockets).run();
-  std::vector<FoundJob> found;
-  for (std::size_t i = 0; i < sockets.size(); ++i) {
-    auto status = parse_status(sockets[i], answers[i]);
-    if (status.status().code() == Code::not_found) continue;
-    found.push_back({std::move(sockets[i]), std::move(status)});
-  }
+  std::vector<FoundJob> found = StatusRound(std::move(sockets), keep).run();
+  std::erase_if(found, [](const auto& one) { return one.kept.status().code() == Code::not_found; });
   return found;
 }
 
 Result<FoundJob> find_job(const std::string& wanted) {
-  std::vector<FoundJob> fitting = find_jobs(wanted);
+  const auto keep_nothing = [](const auto& /*status*/) { return std::vector<std::string>(); };
+  std::vector<FoundJob> fitting = find_jobs(wanted, keep_nothing);
   if (fitting.size() == 1) return std::move(fitting.front());
   if (fitting.empty()) {
     return Status(Code::not_found, wanted.empty()
@@ -217,7 +288,7 @@ Result<FoundJob> find_job(const std::string& wanted) {
   }
   std::vector<std::string> ids;
   for (const auto& one : fitting) {
-    const bool is_silent = one.status.status().code() == Code::unavailable;
+    const bool is_silent = one.kept.status().code() == Code::unavailable;
     ids.push_back(cat(one.socket.job_id, is_silent ? " (does not answer)" : ""));
   }
   return Status(

@@ -18,10 +18,16 @@ namespace {
 
 using Json = nlohmann::json;
 
+// The widest cell makes all lines of a table as long.
+constexpr std::size_t kWidestCell = 1000;
+
 // Below a line of headings.
 std::string table(std::vector<std::vector<std::string>> rows) {
   for (auto& row : rows) {
-    for (auto& cell : row) cell = printable(cell);
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const bool is_cut = i + 1 < row.size() && row[i].size() > kWidestCell;
+      row[i] = is_cut ? cat(printable(row[i].substr(0, kWidestCell)), "...") : printable(row[i]);
+    }
   }
   return text_table(rows);
 }
@@ -186,15 +192,6 @@ std::string text_of(const Json& status) {
   return text + hosts_table(status) + worlds_table(status);
 }
 
-std::vector<std::string> job_row(const Json& status) {
-  return {status.at("job"),
-          text_or_dash(status.at("pid")),
-          status.at("state"),
-          duration_text(status.at("seconds")),
-          cat(status.at("world").at("members").size()),
-          command_text(status)};
-}
-
 }  // namespace
 
 bool is_job_status(const Json& answer) {
@@ -206,11 +203,20 @@ bool is_job_status(const Json& answer) {
   }
 }
 
-std::string jobs_text(const nlohmann::json& jobs) {
-  if (jobs.empty()) return "no job of this user runs on this machine\n";
-  std::vector<std::vector<std::string>> rows{{"JOB", "PID", "STATE", "FOR", "WORKERS", "COMMAND"}};
-  for (const Json& status : jobs) rows.push_back(job_row(status));
-  return table(std::move(rows));
+std::vector<std::string> job_row(const Json& status) {
+  return {status.at("job"),
+          text_or_dash(status.at("pid")),
+          status.at("state"),
+          duration_text(status.at("seconds")),
+          cat(status.at("world").at("members").size()),
+          command_text(status)};
+}
+
+std::string jobs_text(const std::vector<std::vector<std::string>>& rows) {
+  if (rows.empty()) return "no job of this user runs on this machine\n";
+  std::vector<std::vector<std::string>> lines{{"JOB", "PID", "STATE", "FOR", "WORKERS", "COMMAND"}};
+  lines.insert(lines.end(), rows.begin(), rows.end());
+  return table(std::move(lines));
 }
 
 Result<std::string> status_text(const Json& answer) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -12,8 +13,9 @@ namespace hvd::cli {
 
 // data_loss: it is not such a document.
 Result<std::string> status_text(const nlohmann::json& answer);
-// An array of documents for which is_job_status() holds, a line for each.
-std::string jobs_text(const nlohmann::json& jobs);
 bool is_job_status(const nlohmann::json& answer);
+// The cells of a job's line. `status`: a document for which is_job_status() holds.
+std::vector<std::string> job_row(const nlohmann::json& status);
+std::string jobs_text(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace hvd::cli

@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <thread>
 #include <unistd.h>
@@ -114,6 +115,18 @@ std::string status_with(const std::string& text) {
 }
 
 constexpr uid_t kStranger = 65534;
+
+// While this exists, the calling thread makes files and sockets as another user.
+class AsStranger {
+ public:
+  AsStranger() { become(kStranger); }
+  ~AsStranger() { become(0); }
+  AsStranger(const AsStranger&) = delete;
+  AsStranger& operator=(const AsStranger&) = delete;
+
+ private:
+  static void become(uid_t user) { EXPECT_EQ(::syscall(SYS_setresuid, -1, user, -1), 0); }
+};
 
 class JobCommands : public testing::Test {
  protected:
@@ -277,6 +290,39 @@ TEST_F(JobCommands, ADirectoryOfAnotherUserHasNoJobsForThisOne) {
   EXPECT_EQ(asked.code, 1) << asked.out;
   EXPECT_TRUE(contains(asked.err, "no job \"fine\" of this user")) << asked.err;
   EXPECT_EQ(jobs().front()->received(), 0U);
+}
+
+constexpr std::size_t kMegabyte = std::size_t{1} << 20;
+
+TEST_F(JobCommands, AnotherUserCannotFillTheMemoryOfRoot) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make a file of another user";
+  ASSERT_EQ(::chown(directory().c_str(), kStranger, kStranger), 0);
+  {
+    const AsStranger user;
+    add("large", std::string(5 * kMegabyte, ' '));
+    for (int i = 0; i < 24; ++i) {
+      add(cat("padded", i), status_with("fine") + std::string(7 * kMegabyte / 2, ' '));
+    }
+  }
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"jobs"}, {"jobs", "--json"}}) {
+    const auto asked = ask(words);
+    EXPECT_EQ(asked.code, 0) << asked.err;
+    EXPECT_TRUE(contains(asked.out, "fine")) << asked.out;
+    EXPECT_TRUE(contains(asked.err, "job large: its answer is larger than 4,194,304 bytes"))
+        << asked.err;
+    EXPECT_TRUE(contains(asked.err, ": the answers in its directory are larger than 67,108,864 "))
+        << asked.err;
+  }
+}
+
+TEST_F(JobCommands, AJobWithLongTextsDoesNotLengthenTheLinesOfOthers) {
+  for (int i = 0; i < 20; ++i) add(cat("good", i), status_with("fine"));
+  add("wide", status_with(std::string(200'000, 'x')));
+  const auto jobs = ask({"jobs"});
+  EXPECT_EQ(jobs.code, 0) << jobs.err;
+  EXPECT_TRUE(contains(jobs.out, "fine ")) << jobs.out.substr(0, 10'000);
+  EXPECT_LT(jobs.out.size(), 500'000U);
 }
 
 }  // namespace
