@@ -6,6 +6,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "base/socket.h"
 #include "base/text.h"
 
 namespace hvd::cli {
@@ -58,9 +59,12 @@ Status RankFiles::make_files(int size) {
 // With its folder.
 Status RankFiles::open_file(File& file) {
   HVD_RETURN_IF_ERROR(make_folder(std::filesystem::path(file.path).parent_path()));
-  file.fd.reset(::open(file.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  // O_NONBLOCK: opening a named pipe must not block until it has a reader.
+  file.fd.reset(::open(file.path.c_str(),
+                       O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666));
   if (!file.fd) return Status::from_errno(cat("--output-filename: open ", file.path), errno);
-  return {};
+  // Writing may block: that is what the writing thread is for.
+  return set_nonblocking(file.fd.get(), false);
 }
 
 RankFiles::RankFiles(std::string directory, std::function<void(const Status&)> on_failure)

@@ -145,7 +145,9 @@ Status write_flight_report(const std::string& directory, const WorldSpec& spec,
   const auto refuse = [&](int error) {
     return Status::from_errno(cat("flight recorder: write ", path), error);
   };
-  UniqueFd fd(::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  // O_NONBLOCK: a named pipe that somebody has left there must not hold up the rank.
+  UniqueFd fd(
+      ::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
   if (!fd) return refuse(errno);
   while (!report.empty()) {
     const ssize_t put = ::write(fd.get(), report.data(), report.size());

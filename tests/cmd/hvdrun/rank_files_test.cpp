@@ -1,9 +1,14 @@
 #include "cmd/hvdrun/rank_files.h"
 
 #include <atomic>
+#include <fcntl.h>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/socket.h"
+#include "base/unique_fd.h"
 #include "tests/support/process.h"
 
 namespace hvd::cli {
@@ -55,6 +60,38 @@ TEST(RankFiles, AFullDiskIsReportedOnceWithTheFilesNameAndLosesNoCredit) {
   ASSERT_EQ(failures.size(), 1U);
   EXPECT_NE(failures[0].find("rank.0/stdout: No space left on device"), std::string::npos)
       << failures[0];
+}
+
+// A disk that is slow is waited for, and so is the reader of a pipe, but not one that never comes.
+TEST(RankFiles, APipeWithoutAReaderIsAnErrorAndOneThatIsReadGetsAll) {
+  const test::TemporaryDirectory directory;
+  std::filesystem::create_directory(directory.path() / "rank.0");
+  const std::string pipe = directory.path() / "rank.0/stdout";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto refused = RankFiles::open(directory.path(), 1, nullptr);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("rank.0/stdout: No such device or address"),
+            std::string::npos)
+      << refused.status().message();
+
+  UniqueFd reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(reader);
+  const std::string bytes(1'000'000, 'x');  // more than a pipe holds
+  std::string read;
+  {
+    auto files =
+        RankFiles::open(directory.path(), 1, [](const Status& why) { FAIL() << why.message(); });
+    ASSERT_TRUE(files.ok()) << files.status().message();
+    (*files)->write(0, false, bytes, {});
+    ASSERT_TRUE(set_nonblocking(reader.get(), false).ok());
+    std::string buffer(65'536, '\0');
+    while (read.size() < bytes.size()) {
+      const ssize_t got = ::read(reader.get(), buffer.data(), buffer.size());
+      ASSERT_GT(got, 0);
+      read.append(buffer, 0, static_cast<std::size_t>(got));
+    }
+  }
+  EXPECT_EQ(read, bytes);
 }
 
 TEST(RankFiles, AFolderThatCannotBeMadeIsNamed) {

@@ -1,6 +1,7 @@
 // The parts of the timeline that need no world: its file, its text, its clocks, its frames.
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
@@ -8,6 +9,7 @@
 #include "base/text.h"
 #include "runtime/trace/batch.h"
 #include "runtime/trace/clock_offset.h"
+#include "runtime/trace/flight_recorder.h"
 #include "runtime/trace/frames.h"
 #include "runtime/trace/json_text.h"
 #include "runtime/trace/timeline_file.h"
@@ -49,6 +51,25 @@ TEST(TimelineFile, TakesElementsOfAnyLengthWhereverPagesEnd) {
     const auto parsed = nlohmann::json::parse(read_file(path), nullptr, false);
     ASSERT_EQ(parsed.size(), count) << round;
   }
+}
+
+TEST(TimelineFile, APipeIsRefusedAtOnce) {
+  const TemporaryDirectory directory;
+  const auto path = (directory.path() / "t.json").string();
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_FALSE(TimelineFile::create(path, "1").ok());
+}
+
+TEST(FlightReport, APipeInItsPlaceIsAnError) {
+  const TemporaryDirectory directory;
+  runtime::WorldSpec spec;
+  spec.rank = 3;
+  const auto pipe = directory.path() / cat(flight_file_name(spec), ".tmp");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const Status written = write_flight_report(directory.path(), spec, "{}");
+  ASSERT_FALSE(written.ok());
+  EXPECT_NE(written.message().find("No such device or address"), std::string::npos)
+      << written.message();
 }
 
 TEST(JsonText, AnyNameBecomesAString) {

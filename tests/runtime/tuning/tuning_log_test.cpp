@@ -4,6 +4,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <sstream>
+#include <sys/stat.h>
 
 #include "base/text.h"
 #include "tests/support/process.h"
@@ -70,6 +71,13 @@ TEST(TuningLog, AFileOfSomethingElseIsRefusedAndNotTouched) {
   const std::string path = directory.file("notes.txt", "do not lose this\n");
   expect_refused(path, "is not an autotuner log");
   EXPECT_EQ(content_of(path), "do not lose this\n");
+}
+
+TEST(TuningLog, APipeIsRefusedAtOnce) {
+  const test::TemporaryDirectory directory;
+  const std::string path = directory.path() / "pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_FALSE(TuningLog().open(path).ok());
 }
 
 TEST(TuningLog, WithoutAPathNothingIsWritten) {
