@@ -54,6 +54,13 @@ std::string only_field(const http::request<http::string_body>& message, Name nam
 
 }  // namespace
 
+std::string_view bearer_token(const HttpRequest& request) {
+  constexpr std::string_view kScheme = "Bearer ";
+  const std::string_view shown = request.authorization;
+  if (!beast::iequals(shown.substr(0, kScheme.size()), kScheme)) return {};
+  return trim(shown.substr(kScheme.size()));
+}
+
 class HttpListener::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(asio::io_context& io, Handler handler, HttpLimits limits)
@@ -166,7 +173,6 @@ class HttpListener::Impl : public std::enable_shared_from_this<Impl> {
       request.host = only_field(message, http::field::host);
       request.origin = only_field(message, http::field::origin);
       request.fetch_site = only_field(message, "Sec-Fetch-Site");
-      request.cookie = only_field(message, http::field::cookie);
       request.last_event_id = only_field(message, "Last-Event-ID");
       listener_->handler_(
           request, [self = shared_from_this()](HttpReply reply) { self->write(std::move(reply)); });

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,9 +37,11 @@ struct HttpRequest {
   std::string host;
   std::string origin;
   std::string fetch_site;  // Sec-Fetch-Site
-  std::string cookie;
   std::string last_event_id;
 };
+
+// The token of `Authorization: Bearer TOKEN`; empty: there is none.
+std::string_view bearer_token(const HttpRequest& request);
 
 // The body of an answer that goes on.
 class HttpStream {

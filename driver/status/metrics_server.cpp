@@ -3,8 +3,6 @@
 #include <string_view>
 #include <utility>
 
-#include <boost/beast/core/string.hpp>
-
 #include "base/text.h"
 
 namespace hvd::driver {
@@ -21,10 +19,7 @@ MetricsServer::MetricsServer(boost::asio::io_context& io, const Token& token,
           limits) {}
 
 bool MetricsServer::shows_token(const HttpRequest& request) const {
-  constexpr std::string_view kScheme = "Bearer ";
-  const std::string_view shown = request.authorization;
-  if (!boost::beast::iequals(shown.substr(0, kScheme.size()), kScheme)) return false;
-  const auto token = Token::from_hex(trim(shown.substr(kScheme.size())));
+  const auto token = Token::from_hex(bearer_token(request));
   return token.ok() && equal_in_constant_time(token->bytes(), token_.bytes());
 }
 

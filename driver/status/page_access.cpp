@@ -6,6 +6,7 @@
 #include <boost/beast/core/string.hpp>
 
 #include "base/text.h"
+#include "driver/status/page_files.h"
 
 namespace hvd::driver {
 namespace {
@@ -32,9 +33,7 @@ PageAccess::Verdict refusal(unsigned status, std::string_view why) {
 }  // namespace
 
 PageAccess::PageAccess(std::string job_id, SocketAddress bound)
-    : job_id_(std::move(job_id)),
-      bound_(std::move(bound)),
-      cookie_name_(cat("hvd_page_", job_id_)) {}
+    : job_id_(std::move(job_id)), bound_(std::move(bound)) {}
 
 std::string PageAccess::make_key(TimePoint now) {
   keys_.push_back({Token::random(), now + kKeyTime});
@@ -70,16 +69,10 @@ bool PageAccess::use_up(std::string_view key, TimePoint now) {
   return true;
 }
 
-bool PageAccess::has_cookie(const HttpRequest& request) const {
-  for (const auto& pair : split(request.cookie, ';')) {
-    const std::string_view text = trim(pair);
-    const auto equals = text.find('=');
-    if (equals == std::string_view::npos || text.substr(0, equals) != cookie_name_) continue;
-    const auto found = find_secret(browsers_, text.substr(equals + 1),
-                                   [](const Token& one) -> const Token& { return one; });
-    if (found != browsers_.end()) return true;
-  }
-  return false;
+bool PageAccess::shows_token(const HttpRequest& request) const {
+  const auto found = find_secret(browsers_, bearer_token(request),
+                                 [](const Token& one) -> const Token& { return one; });
+  return found != browsers_.end();
 }
 
 PageAccess::Verdict PageAccess::judge(const HttpRequest& request, TimePoint now) {
@@ -106,11 +99,10 @@ PageAccess::Verdict PageAccess::judge(const HttpRequest& request, TimePoint now)
     const Token browser = Token::random();
     browsers_.push_back(browser);
     if (browsers_.size() > kMaxBrowsers) browsers_.pop_front();
-    return {303,
-            {},
-            cat(cookie_name_, "=", to_hex(browser.bytes()), "; Path=/; HttpOnly; SameSite=Strict")};
+    return {303, {}, to_hex(browser.bytes())};
   }
-  if (!has_cookie(request)) {
+  const bool is_secret = find_page_file(target.substr(0, target.find('?'))) == nullptr;
+  if (is_secret && !shows_token(request)) {
     return refusal(401, cat("This browser has not opened the page by its link yet. `hvdrun page ",
                             job_id_, "` on the machine of hvdrun prints a link."));
   }

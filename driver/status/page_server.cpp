@@ -123,7 +123,6 @@ void PageServer::answer(const HttpRequest& request, const HttpListener::Answer& 
   const PageAccess::Verdict verdict = access_.judge(request, Clock::now());
   HttpReply reply;
   if (verdict.status == 200) {
-    opened_ = true;
     reply = reply_to(request);
   } else {
     reply = {verdict.status, verdict.text, "text/plain; charset=utf-8"};
@@ -131,22 +130,23 @@ void PageServer::answer(const HttpRequest& request, const HttpListener::Answer& 
   for (auto& field : common_fields()) reply.fields.push_back(std::move(field));
   if (verdict.status == 405) reply.fields.emplace_back("Allow", "GET");
   if (verdict.status == 303) {
-    reply.fields.emplace_back("Set-Cookie", verdict.cookie);
-    reply.fields.emplace_back("Location", "/");
+    // A browser keeps what stands behind # to itself; the page's script takes it from there.
+    reply.fields.emplace_back("Location", cat("/#", verdict.token));
   }
   answer(std::move(reply));
 }
 
 HttpReply PageServer::reply_to(const HttpRequest& request) {
   const std::string path = request.target.substr(0, request.target.find('?'));
+  if (const PageFile* const file = find_page_file(path)) {
+    return {200, std::string(file->content), std::string(file->content_type)};
+  }
+  opened_ = true;
   if (path == "/status") return {200, status(), "application/json"};
   if (path == "/events") {
     HttpReply reply{200, {}, "text/event-stream"};
     reply.stream = std::make_shared<Events>(events_, last_words_, last_event_of(request));
     return reply;
-  }
-  if (const PageFile* const file = find_page_file(path)) {
-    return {200, std::string(file->content), std::string(file->content_type)};
   }
   return {404, "The page is at /.\n", "text/plain; charset=utf-8"};
 }

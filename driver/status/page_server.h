@@ -1,7 +1,9 @@
-// Serves the status page of a job (--status-page, docs/page.md) over HTTP/1.1 to the browsers that
-// have been let in (page_access.h):
+// Serves the status page of a job (--status-page, docs/page.md) over HTTP/1.1:
 //
 //   GET /            the page, with /page.css and its scripts (driver/status/page)
+//
+// and, to the browsers that have been let in (page_access.h):
+//
 //   GET /status      what the job is doing (job_status.h), as JSON
 //   GET /events      what happens, as server-sent events: the lines of the job's journal
 //

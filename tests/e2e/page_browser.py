@@ -4,9 +4,11 @@ page_browser.py CASE LINK PROFILE ARTEFACTS: opens the link, and prints a line f
 the page has shown. Screenshots go to ARTEFACTS.
 """
 
+import http.server
 import os
 import pathlib
 import sys
+import threading
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -91,9 +93,9 @@ def say(step):
 
 
 def check_link_is_used_up(page):
-    """The address bar has no key, and scripts do not see the cookie."""
-    assert "key" not in page.driver.current_url, page.driver.current_url
-    assert page.ask("document.cookie") == "", page.ask("document.cookie")
+    """The address bar has neither key nor token, and there is no cookie."""
+    assert page.ask("location.pathname + location.search + location.hash") == "/"
+    assert page.driver.get_cookies() == [], page.driver.get_cookies()
 
 
 def loss(page):
@@ -266,6 +268,51 @@ def text(page):
     page.check_console()
 
 
+class Stranger(http.server.BaseHTTPRequestHandler):
+    """Another user's program, at another port of the machine."""
+
+    headers_seen = []
+
+    def do_GET(self):  # noqa: N802
+        """Answers with a page."""
+        self.headers_seen.append(self.headers)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<title>stranger</title>")
+
+    def log_message(self, *_):
+        """Says nothing."""
+
+
+def ports(page):
+    """The browser comes to another port of the same address, and back; then in another tab."""
+    page.until_workers(2)
+    ours = page.ask("location.href")
+    secrets = page.ask("Object.values(localStorage)")
+    assert len(secrets) == 1, secrets
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as stranger:
+        threading.Thread(target=stranger.serve_forever, daemon=True).start()
+        page.driver.get(f"http://127.0.0.1:{stranger.server_port}/")
+        page.until("document.title === 'stranger'")
+        assert page.ask("Object.values(localStorage)") == []
+        assert page.ask("document.cookie") == ""
+        stranger.shutdown()
+    assert Stranger.headers_seen
+    for headers in Stranger.headers_seen:
+        assert "Cookie" not in headers, headers
+        assert secrets[0] not in str(headers), headers
+
+    page.driver.get(ours)
+    page.until_workers(2)
+    page.driver.switch_to.new_window("tab")
+    page.driver.get(ours)
+    page.until_workers(2)
+    page.driver.execute_script("localStorage.clear()")
+    page.driver.refresh()
+    page.until("document.getElementById('notice').textContent.includes('hvdrun page ')")
+
+
 def lost(page):
     """Hvdrun stands still, goes on, and then goes without a word."""
     page.until_workers(2)
@@ -286,7 +333,8 @@ def main():
     """Runs one case."""
     case, *arguments = sys.argv[1:]
     page = Page(case, *arguments)
-    cases = {"loss": loss, "hosts": hosts, "keyboard": keyboard, "text": text, "lost": lost}
+    cases = {"loss": loss, "hosts": hosts, "keyboard": keyboard, "text": text}
+    cases |= {"lost": lost, "ports": ports}
     is_well = False
     try:
         cases[case](page)

@@ -96,6 +96,15 @@ TEST_F(PageBrowserTest, ShowsTextOfTheJobAsText) {
   EXPECT_EQ(job.wait().code, 143);
 }
 
+// A browser sends cookies to all ports of an address, and another user may listen at one.
+TEST_F(PageBrowserTest, AnotherPortOfTheMachineLearnsNoSecret) {
+  Process& job = start_training({"-np", "2", "--min-np", "1", "--status-page"});
+  ASSERT_TRUE(step_logs().wait_for_step(2)) << job.err();
+  const auto browser = browse("ports", link_of(job));
+  expect_well(*browser);
+  finish(job);
+}
+
 // hvdrun is stopped for a while, and is killed later. The page keeps the last numbers.
 TEST_F(PageBrowserTest, SaysThatTheConnectionIsLost) {
   Process& job = start_training({"-np", "2", "--min-np", "1", "--status-page"});

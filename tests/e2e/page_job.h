@@ -66,15 +66,16 @@ class PageJobTest : public AskedJobTest {
   static std::string code_of(const std::string& answer) {
     return answer.size() < 12 ? "none" : answer.substr(9, 3);
   }
-  // Opens the link as a browser does, and returns the header with the cookie.
+  // Opens the link as a browser does, and returns the header with the token.
   static std::string open(const std::string& link) {
     const std::string answer = get(server_of(link), target_of(link));
     EXPECT_EQ(code_of(answer), "303") << answer;
-    const std::string name = "Set-Cookie: ";
+    const std::string name = "Location: /#";
     const auto at = answer.find(name);
     if (at == std::string::npos) return {};
     const auto begin = at + name.size();
-    return cat("Cookie: ", answer.substr(begin, answer.find(';', begin) - begin), "\r\n");
+    return cat("Authorization: Bearer ", answer.substr(begin, answer.find('\r', begin) - begin),
+               "\r\n");
   }
 };
 

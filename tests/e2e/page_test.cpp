@@ -16,8 +16,8 @@ using Json = nlohmann::json;
 
 class PageTest : public PageJobTest {
  protected:
-  static Json status(const SocketAddress& server, const std::string& cookie) {
-    const std::string answer = get(server, "/status", cookie);
+  static Json status(const SocketAddress& server, const std::string& token) {
+    const std::string answer = get(server, "/status", token);
     const auto body = answer.find("\r\n\r\n");
     if (body == std::string::npos) return {};
     return Json::parse(answer.substr(body + 4), nullptr, false);
@@ -31,25 +31,25 @@ TEST_F(PageTest, TheLinkOpensThePageOnce) {
   EXPECT_EQ(server.host, "127.0.0.1");
   ASSERT_TRUE(step_logs().wait_for_step(2)) << job.err();
 
-  for (const char* const path : {"/", "/status", "/events", "/page.js", "/none"}) {
+  for (const char* const path : {"/status", "/events", "/none"}) {
     EXPECT_EQ(code_of(get(server, path)), "401") << path;
   }
-  const std::string cookie = open(link);
+  const std::string token = open(link);
   const std::string again = get(server, target_of(link));
   EXPECT_EQ(code_of(again), "401");
   EXPECT_NE(again.find("hvdrun page "), std::string::npos) << again;
 
-  EXPECT_NE(get(server, "/", cookie).find("<!doctype html>"), std::string::npos);
-  EXPECT_EQ(status(server, cookie).at("world").at("members").size(), 2U);
-  EXPECT_EQ(code_of(get(server, "/none", cookie)), "404");
+  EXPECT_NE(get(server, "/").find("<!doctype html>"), std::string::npos);
+  EXPECT_EQ(status(server, token).at("world").at("members").size(), 2U);
+  EXPECT_EQ(code_of(get(server, "/none", token)), "404");
   EXPECT_EQ(code_of(receive(send(server, cat("POST /status HTTP/1.1\r\nHost: ", server.to_string(),
-                                             "\r\n", cookie, "Content-Length: 0\r\n\r\n")))),
+                                             "\r\n", token, "Content-Length: 0\r\n\r\n")))),
             "405");
   EXPECT_EQ(code_of(receive(send(server, cat("GET /status HTTP/1.1\r\nHost: evil.example:",
-                                             server.port, "\r\n", cookie, "\r\n")))),
+                                             server.port, "\r\n", token, "\r\n")))),
             "403");
-  EXPECT_EQ(code_of(get(server, "/status", cat(cookie, "Origin: http://evil.example\r\n"))), "403");
-  EXPECT_EQ(code_of(get(server, "/status", cat(cookie, "Sec-Fetch-Site: cross-site\r\n"))), "403");
+  EXPECT_EQ(code_of(get(server, "/status", cat(token, "Origin: http://evil.example\r\n"))), "403");
+  EXPECT_EQ(code_of(get(server, "/status", cat(token, "Sec-Fetch-Site: cross-site\r\n"))), "403");
   finish(job);
 }
 
@@ -58,15 +58,15 @@ TEST_F(PageTest, EventsTellOfALossAndOfTheEnd) {
       {"-np", "3", "--min-np", "2", "--heartbeat-timeout", "0.5", "--status-page=127.0.0.1:0"});
   const std::string link = link_of(job);
   const SocketAddress server = server_of(link);
-  const std::string cookie = open(link);
+  const std::string token = open(link);
   ASSERT_TRUE(step_logs().wait_for_step(5)) << job.err();
 
-  const UniqueFd events = send(server, request(server, "/events", cookie));
+  const UniqueFd events = send(server, request(server, "/events", token));
   std::string seen = receive(events, "retry: 1000\n\n");
   kill_rank(1);
   seen += receive(events, "was killed by SIGKILL (signal 9)\",\"world\"");
   EXPECT_NE(seen.find("\"event\":\"exited\""), std::string::npos) << seen;
-  ASSERT_TRUE(eventually([&] { return status(server, cookie).at("worlds").size() >= 2; }));
+  ASSERT_TRUE(eventually([&] { return status(server, token).at("worlds").size() >= 2; }));
 
   // A client that comes again gets what it lacks and nothing twice.
   const auto id = seen.rfind("\nid: ");
@@ -74,7 +74,7 @@ TEST_F(PageTest, EventsTellOfALossAndOfTheEnd) {
   const auto last = parse_number<int>(seen.substr(id + 5, seen.find('\n', id + 5) - id - 5));
   ASSERT_TRUE(last);
   const UniqueFd later =
-      send(server, request(server, "/events", cat(cookie, "Last-Event-ID: ", *last - 1, "\r\n")));
+      send(server, request(server, "/events", cat(token, "Last-Event-ID: ", *last - 1, "\r\n")));
   const std::string rest = receive(later, cat("\nid: ", *last, "\n"));
   EXPECT_EQ(rest.find(cat("\nid: ", *last - 1, "\n")), std::string::npos) << rest;
 
@@ -106,14 +106,14 @@ TEST_F(PageTest, TheCommandPrintsAFreshLinkAndNoOtherPlaceHasAny) {
   const std::string second = link_in(asked.out);
   EXPECT_NE(second, first);
   EXPECT_EQ(asked.out, second + "\n");
-  const std::string cookie = open(second);
+  const std::string token = open(second);
   const std::string other = open(first);
-  EXPECT_EQ(code_of(get(server, "/status", cookie)), "200");
+  EXPECT_EQ(code_of(get(server, "/status", token)), "200");
   EXPECT_EQ(code_of(get(server, "/status", other)), "200");
 
   std::vector<std::string> secrets;
-  for (const auto& text : {target_of(first), target_of(second), cookie, other}) {
-    secrets.push_back(text.substr(text.rfind('=') + 1, 64));
+  for (const auto& text : {target_of(first), target_of(second), token, other}) {
+    secrets.push_back(text.substr(text.find_last_of("= ") + 1, 64));
   }
   const std::string listed = run({"sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ"}).out;
   const std::string known = run_job({"status", "--json"}).out + run_job({"metrics"}).out;
@@ -147,15 +147,15 @@ TEST_F(PageTest, AReaderThatNeverReadsHoldsUpNothing) {
   Process& job = start_training({"-np", "2", "--min-np", "1", "--status-page"});
   const std::string link = link_of(job);
   const SocketAddress server = server_of(link);
-  const std::string cookie = open(link);
+  const std::string token = open(link);
   std::vector<UniqueFd> deaf;
-  for (int i = 0; i < 30; ++i) deaf.push_back(send(server, request(server, "/events", cookie)));
-  for (int i = 0; i < 30; ++i) deaf.push_back(send(server, request(server, "/status", cookie)));
+  for (int i = 0; i < 30; ++i) deaf.push_back(send(server, request(server, "/events", token)));
+  for (int i = 0; i < 30; ++i) deaf.push_back(send(server, request(server, "/status", token)));
   for (int i = 0; i < 30; ++i) deaf.push_back(send(server, "GET / HTTP/1.1\r\nHost: "));
   ASSERT_TRUE(step_logs().wait_for_step(2)) << job.err();
   kill_rank(0);
   ASSERT_TRUE(step_logs().wait_for_steps_more(5)) << job.err();
-  EXPECT_EQ(code_of(get(server, "/status", cookie)), "200");
+  EXPECT_EQ(code_of(get(server, "/status", token)), "200");
   finish(job);
 }
 
@@ -165,8 +165,8 @@ TEST_F(PageTest, RubbishHarmsNothing) {
   const SocketAddress server = server_of(link);
   for (const std::string& bytes : {std::string("\r\n\r\n"), std::string(100'000, 'x'),
                                    cat("GET /?key=", std::string(20'000, '0'), " HTTP/1.1\r\n\r\n"),
-                                   cat("GET / HTTP/1.1\r\nHost: ", server.to_string(),
-                                       "\r\nCookie: ", std::string(7'000, ';'), "\r\n\r\n"),
+                                   cat("GET /status HTTP/1.1\r\nHost: ", server.to_string(),
+                                       "\r\nAuthorization: ", std::string(7'000, ';'), "\r\n\r\n"),
                                    std::string("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n")}) {
     auto fd = connect_tcp(server, Clock::now() + kGenerous);
     ASSERT_TRUE(fd.ok());
@@ -175,7 +175,7 @@ TEST_F(PageTest, RubbishHarmsNothing) {
     const std::string answer = receive(*fd);
     EXPECT_NE(code_of(answer), "200") << answer;
   }
-  EXPECT_EQ(code_of(get(server, "/", open(link))), "200");
+  EXPECT_EQ(code_of(get(server, "/status", open(link))), "200");
   job.signal(SIGTERM);
   EXPECT_EQ(job.wait().code, 143);
 }
@@ -207,7 +207,7 @@ TEST_F(PageTest, ThereIsAWarningIfTheNetworkCarriesIt) {
   const std::string link = link_of(job);
   EXPECT_TRUE(link.starts_with("http://127.0.0.1:")) << link;
   EXPECT_NE(job.err().find("speaks plain HTTP"), std::string::npos) << job.err();
-  EXPECT_EQ(code_of(get(server_of(link), "/", open(link))), "200");
+  EXPECT_EQ(code_of(get(server_of(link), "/status", open(link))), "200");
   job.signal(SIGTERM);
   EXPECT_EQ(job.wait().code, 143);
   EXPECT_EQ(run_job({"--status-page", "-np", "1", "true"}).err.find("plain HTTP"),

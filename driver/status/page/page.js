@@ -1,6 +1,7 @@
 // The status page of a job: asks for its status about once a second, and hears its events as they
 // come. What has been shown stays when the job ends or the connection is lost.
 
+import { get, hearEvents } from "/access.js";
 import { EventList, KINDS, inWords, learn, timeText } from "/events.js";
 import { LinePlot, StackedBars, fillTable } from "/plots.js";
 import { WorldPicture } from "/world.js";
@@ -339,7 +340,7 @@ async function ask() {
   let pace = STATUS_PACE;
   try {
     const signal = AbortSignal.timeout(MOST_PATIENCE);
-    const answer = await fetch("/status", { cache: "no-store", signal });
+    const answer = await get("/status", signal);
     if (answer.ok) {
       showStatus(await answer.json());
       connected();
@@ -358,22 +359,26 @@ async function ask() {
   askLater(Math.max(pace, Math.min(5 * (performance.now() - begin), LONGEST_PACE)));
 }
 
-function hear() {
-  const source = new EventSource(lastEvent ? `/events?after=${lastEvent}` : "/events");
-  source.onmessage = (message) => {
-    lastEvent = message.lastEventId;
-    takeEvent(message.data);
-  };
-  source.addEventListener("gap", (message) => takeEvent(Number(message.data)));
-  source.addEventListener("end", (message) => {
-    source.close();
-    ended(JSON.parse(message.data));
-  });
-  source.onerror = () => {
-    askSoon();
-    if (source.readyState !== EventSource.CLOSED || hasEnded) return;
-    setTimeout(hear, RETRY);
-  };
+function takeMessage({ event, id, data }) {
+  if (event === "gap") {
+    takeEvent(Number(data));
+  } else if (event === "end") {
+    ended(JSON.parse(data));
+  } else if (data) {
+    lastEvent = id;
+    takeEvent(data);
+  }
+}
+
+async function hear() {
+  try {
+    await hearEvents(lastEvent ? `/events?after=${lastEvent}` : "/events", takeMessage);
+  } catch (error) {
+    if (!(error instanceof TypeError)) console.error(error);
+  }
+  if (hasEnded) return;
+  askSoon();
+  setTimeout(hear, RETRY);
 }
 
 document.addEventListener("visibilitychange", () => {

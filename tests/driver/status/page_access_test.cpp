@@ -22,23 +22,21 @@ class PageAccessTest : public testing::Test {
     request.host = "127.0.0.1:4000";
     return request;
   }
-  HttpRequest with_cookie(std::string target) const {
+  HttpRequest with_token(std::string target) const {
     HttpRequest request = get(std::move(target));
-    request.cookie = cookie_;
+    request.authorization = cat("Bearer ", token_);
     return request;
   }
   unsigned judge(const HttpRequest& request) { return access_.judge(request, now_).status; }
-  // The pair of name and value that a browser keeps of an answer.
-  static std::string kept(const std::string& cookie) { return cookie.substr(0, cookie.find(';')); }
   std::string open() {
     const auto verdict = access_.judge(get(cat("/?key=", access_.make_key(now_))), now_);
     EXPECT_EQ(verdict.status, 303U) << verdict.text;
-    return kept(verdict.cookie);
+    return verdict.token;
   }
 
   TimePoint now_ = TimePoint(std::chrono::hours(100));
   PageAccess access_{kJob, {"127.0.0.1", kPort}};
-  std::string cookie_ = open();
+  std::string token_ = open();
 };
 
 TEST_F(PageAccessTest, AKeyOpensThePageOnce) {
@@ -47,53 +45,48 @@ TEST_F(PageAccessTest, AKeyOpensThePageOnce) {
   EXPECT_EQ(judge(get("/?key=" + key)), 303U);
   const auto again = access_.judge(get("/?key=" + key), now_);
   EXPECT_EQ(again.status, 401U);
-  EXPECT_EQ(again.cookie, "");
+  EXPECT_EQ(again.token, "");
   EXPECT_NE(again.text.find(cat("hvdrun page ", kJob)), std::string::npos) << again.text;
   EXPECT_EQ(again.text.find(key), std::string::npos);
   // A browser that has access already needs a new one, too.
-  EXPECT_EQ(judge(with_cookie("/?key=" + key)), 401U);
+  EXPECT_EQ(judge(with_token("/?key=" + key)), 401U);
 }
 
-TEST_F(PageAccessTest, TheCookieIsForThisJobAloneAndOutOfReachOfScripts) {
-  const auto verdict = access_.judge(get(cat("/?key=", access_.make_key(now_))), now_);
-  EXPECT_TRUE(verdict.cookie.starts_with(cat("hvd_page_", kJob, "="))) << verdict.cookie;
-  for (const char* const part : {"; Path=/", "; HttpOnly", "; SameSite=Strict"}) {
-    EXPECT_NE(verdict.cookie.find(part), std::string::npos) << verdict.cookie;
-  }
-  EXPECT_EQ(kept(verdict.cookie).size(), cat("hvd_page_", kJob, "=").size() + 64);
-  EXPECT_NE(kept(verdict.cookie), cookie_);
+TEST_F(PageAccessTest, EachBrowserGetsATokenOfItsOwn) {
+  EXPECT_EQ(token_.size(), 64U);
+  EXPECT_NE(open(), token_);
 }
 
-TEST_F(PageAccessTest, TheCookieOpensEverythingAndAgain) {
-  for (const char* const path : {"/", "/status", "/events", "/events?after=3", "/page.js", "/x"}) {
-    EXPECT_EQ(judge(with_cookie(path)), 200U) << path;
+TEST_F(PageAccessTest, TheTokenOpensEverythingAndAgain) {
+  for (const char* const path : {"/status", "/events", "/events?after=3", "/x", "/x?page.js"}) {
+    EXPECT_EQ(judge(with_token(path)), 200U) << path;
     EXPECT_EQ(judge(get(path)), 401U) << path;
   }
-  HttpRequest among_others = get("/status");
-  among_others.cookie = cat("theme=dark; ", cookie_, "; hvd_page_0=1");
-  EXPECT_EQ(judge(among_others), 200U);
 }
 
-TEST_F(PageAccessTest, AnotherCookieOpensNothing) {
+// They are the same for all jobs.
+TEST_F(PageAccessTest, ThePagesOwnFilesNeedNoToken) {
+  for (const char* const path : {"/", "/page.js", "/page.css?x"}) {
+    EXPECT_EQ(judge(get(path)), 200U) << path;
+    EXPECT_EQ(judge(with_token(path)), 200U) << path;
+  }
+}
+
+TEST_F(PageAccessTest, AnotherTokenOpensNothing) {
   PageAccess other("a6cca56365eafafb", {"127.0.0.1", kPort});
-  const auto verdict = other.judge(get(cat("/?key=", other.make_key(now_))), now_);
-  const std::string foreign = kept(verdict.cookie);
-  const std::string value = cookie_.substr(cookie_.find('=') + 1);
-  std::string one_off = value;
+  const std::string foreign = other.judge(get(cat("/?key=", other.make_key(now_))), now_).token;
+  std::string one_off = token_;
   one_off.back() = one_off.back() == '0' ? '1' : '0';
-  const std::string name = cat("hvd_page_", kJob);
   for (const std::string& wrong :
-       {foreign, cat(name, "=", foreign.substr(foreign.find('=') + 1)), cat(name, "=", one_off),
-        cat(name, "=", std::string(64, '0')), cat(name, "="), name, cat("x", cookie_), value,
-        cat(name, "=", value.substr(1)), cat(name, "=", value, "0"), cat(",", cookie_)}) {
+       {cat("Bearer ", foreign), cat("Bearer ", one_off), cat("Bearer ", std::string(64, '0')),
+        std::string("Bearer "), std::string("Bearer"), token_, cat("Basic ", token_),
+        cat("Bearer ", token_.substr(1)), cat("Bearer ", token_, "0"), cat("Bearer", token_)}) {
     HttpRequest request = get("/status");
-    request.cookie = wrong;
+    request.authorization = wrong;
     EXPECT_EQ(judge(request), 401U) << wrong;
   }
-  // Nor does the cookie of this job open another one.
-  HttpRequest request = get("/status");
-  request.cookie = cookie_;
-  EXPECT_EQ(other.judge(request, now_).status, 401U);
+  // Nor does the token of this job open another one.
+  EXPECT_EQ(other.judge(with_token("/status"), now_).status, 401U);
 }
 
 TEST_F(PageAccessTest, AWrongOrOldKeyOpensNothing) {
@@ -104,7 +97,7 @@ TEST_F(PageAccessTest, AWrongOrOldKeyOpensNothing) {
   }
   now_ += PageAccess::kKeyTime;
   EXPECT_EQ(judge(get("/?key=" + key)), 401U);
-  EXPECT_EQ(judge(with_cookie("/")), 200U) << "a browser that is in stays in";
+  EXPECT_EQ(judge(with_token("/status")), 200U) << "a browser that is in stays in";
 
   const std::string oldest = access_.make_key(now_);
   for (std::size_t i = 1; i < PageAccess::kMaxKeys; ++i) access_.make_key(now_);
@@ -116,26 +109,26 @@ TEST_F(PageAccessTest, AWrongOrOldKeyOpensNothing) {
 TEST_F(PageAccessTest, ThereIsALimitToTheBrowsers) {
   std::string last;
   for (std::size_t i = 1; i < PageAccess::kMaxBrowsers; ++i) last = open();
-  EXPECT_EQ(judge(with_cookie("/")), 200U);
+  EXPECT_EQ(judge(with_token("/status")), 200U);
   open();
-  EXPECT_EQ(judge(with_cookie("/")), 401U);
-  cookie_ = last;
-  EXPECT_EQ(judge(with_cookie("/")), 200U);
+  EXPECT_EQ(judge(with_token("/status")), 401U);
+  token_ = last;
+  EXPECT_EQ(judge(with_token("/status")), 200U);
 }
 
 TEST_F(PageAccessTest, OnlyGetIsAnswered) {
   for (const char* const method : {"POST", "HEAD", "PUT", "DELETE", "OPTIONS", "get"}) {
-    HttpRequest request = with_cookie("/status");
+    HttpRequest request = with_token("/status");
     request.method = method;
     EXPECT_EQ(judge(request), 405U) << method;
-    request.cookie.clear();
+    request.authorization.clear();
     EXPECT_EQ(judge(request), 401U) << method;
   }
   // Another method does not use up a key.
   const std::string key = access_.make_key(now_);
   HttpRequest head = get("/?key=" + key);
   head.method = "HEAD";
-  EXPECT_EQ(judge(head), 401U);
+  EXPECT_EQ(judge(head), 405U);
   EXPECT_EQ(judge(get("/?key=" + key)), 303U);
 }
 
@@ -143,7 +136,7 @@ TEST_F(PageAccessTest, OnlyGetIsAnswered) {
 TEST_F(PageAccessTest, TheHostIsAnAddressOrLocalhostWithThisPort) {
   for (const char* const host :
        {"127.0.0.1:4000", "localhost:4000", "LOCALHOST:4000", "[::1]:4000", "10.0.0.1:4000"}) {
-    HttpRequest request = with_cookie("/status");
+    HttpRequest request = with_token("/status");
     request.host = host;
     EXPECT_EQ(judge(request), 200U) << host;
   }
@@ -153,7 +146,7 @@ TEST_F(PageAccessTest, TheHostIsAnAddressOrLocalhostWithThisPort) {
         "127.0.0.1.evil.example:4000", "localhost.evil.example:4000", "127.0.0.1:", ":4000",
         "::1:4000", "[::1]", "[evil.example]:4000", "[127.0.0.1]:4000", "user@127.0.0.1:4000",
         ",127.0.0.1:4000", "127.0.0.1:4000,evil.example"}) {
-    HttpRequest request = with_cookie("/status");
+    HttpRequest request = with_token("/status");
     request.host = host;
     EXPECT_EQ(judge(request), 403U) << host;
     HttpRequest first = get("/?key=" + key);
@@ -170,23 +163,23 @@ TEST_F(PageAccessTest, TheHostIsAnAddressOrLocalhostWithThisPort) {
 
 TEST_F(PageAccessTest, OtherSitesAreRefused) {
   for (const char* const site : {"cross-site", "same-site", "x", ",none"}) {
-    HttpRequest request = with_cookie("/status");
+    HttpRequest request = with_token("/status");
     request.fetch_site = site;
     EXPECT_EQ(judge(request), 403U) << site;
   }
   for (const char* const site : {"same-origin", "none", ""}) {
-    HttpRequest request = with_cookie("/status");
+    HttpRequest request = with_token("/status");
     request.fetch_site = site;
     EXPECT_EQ(judge(request), 200U) << site;
   }
   for (const char* const origin :
        {"http://evil.example", "null", "http://127.0.0.1:4001", "https://127.0.0.1:4000",
         "http://localhost:4000", "http://127.0.0.1:4000.evil.example", ",http://127.0.0.1:4000"}) {
-    HttpRequest request = with_cookie("/status");
+    HttpRequest request = with_token("/status");
     request.origin = origin;
     EXPECT_EQ(judge(request), 403U) << origin;
   }
-  HttpRequest own = with_cookie("/status");
+  HttpRequest own = with_token("/status");
   own.origin = "http://127.0.0.1:4000";
   EXPECT_EQ(judge(own), 200U);
 }

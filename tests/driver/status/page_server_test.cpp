@@ -73,13 +73,16 @@ class PageServerTest : public testing::Test {
     connection.send(request(target, fields));
     return connection.receive();
   }
-  // The header with the cookie of a browser that has opened the page.
-  std::string cookie() {
+  // The header with the token of a browser that has opened the page.
+  std::string token() {
     const std::string link = on_its_thread([&] { return server_->make_link(); });
     const RawAnswer answer = ask(link.substr(link.find("/?key=")));
     EXPECT_EQ(answer.status, 303) << answer.head;
-    const std::string cookie = answer.field("Set-Cookie");
-    return cat("Cookie: ", cookie.substr(0, cookie.find(';')), "\r\n");
+    // A browser would send a cookie to other ports of the machine, too.
+    EXPECT_EQ(answer.field("Set-Cookie"), "");
+    const std::string place = answer.field("Location");
+    EXPECT_EQ(place.substr(0, 2), "/#") << answer.head;
+    return cat("Authorization: Bearer ", place.substr(2), "\r\n");
   }
 
   // A connection on which events come.
@@ -127,18 +130,19 @@ class PageServerTest : public testing::Test {
   std::thread thread_;
 };
 
-TEST_F(PageServerTest, TheCookieGetsThePageAndItsFiles) {
-  const std::string fields = cookie();
+TEST_F(PageServerTest, ThePageAndItsFilesAreForAllAndTheRestForTheToken) {
+  const std::string fields = token();
   const std::vector<std::pair<std::string, std::string>> files{
       {"/", "text/html; charset=utf-8"},
       {"/page.css", "text/css; charset=utf-8"},
       {"/page.js", "text/javascript; charset=utf-8"},
+      {"/access.js", "text/javascript; charset=utf-8"},
       {"/events.js", "text/javascript; charset=utf-8"},
       {"/plots.js", "text/javascript; charset=utf-8"},
       {"/world.js", "text/javascript; charset=utf-8"},
       {"/icon.svg", "image/svg+xml"}};
   for (const auto& [path, type] : files) {
-    const RawAnswer answer = ask(path, fields);
+    const RawAnswer answer = ask(path);
     EXPECT_EQ(answer.status, 200) << path;
     EXPECT_EQ(answer.field("Content-Type"), type) << path;
     EXPECT_GT(answer.body.size(), 100U) << path;
@@ -147,6 +151,8 @@ TEST_F(PageServerTest, TheCookieGetsThePageAndItsFiles) {
                                               : answer.body.find("http://www.w3.org") + 1),
               std::string::npos)
         << path << " names something outside";
+  }
+  for (const char* const path : {"/status", "/events", "/none"}) {
     EXPECT_EQ(ask(path).status, 401) << path;
   }
   EXPECT_EQ(ask("/none", fields).status, 404);
@@ -154,9 +160,9 @@ TEST_F(PageServerTest, TheCookieGetsThePageAndItsFiles) {
 }
 
 TEST_F(PageServerTest, EveryAnswerTellsTheBrowserToBeStrict) {
-  const std::string fields = cookie();
+  const std::string fields = token();
   for (const RawAnswer& answer :
-       {ask("/"), ask("/", fields), ask("/status", fields), ask("/none", fields)}) {
+       {ask("/"), ask("/status"), ask("/status", fields), ask("/none", fields)}) {
     EXPECT_EQ(answer.field("X-Content-Type-Options"), "nosniff") << answer.head;
     EXPECT_EQ(answer.field("Referrer-Policy"), "no-referrer") << answer.head;
     EXPECT_EQ(answer.field("Cache-Control"), "no-store") << answer.head;
@@ -171,15 +177,16 @@ TEST_F(PageServerTest, EveryAnswerTellsTheBrowserToBeStrict) {
 TEST_F(PageServerTest, EventsAreWantedOnceSomebodyHasOpenedThePage) {
   const auto wanted = [&] { return on_its_thread([&] { return server_->wants_events(); }); };
   EXPECT_FALSE(wanted());
-  EXPECT_EQ(ask("/").status, 401);
-  const std::string fields = cookie();
+  EXPECT_EQ(ask("/").status, 200);
+  EXPECT_EQ(ask("/events").status, 401);
+  const std::string fields = token();
   EXPECT_FALSE(wanted());
-  EXPECT_EQ(ask("/", fields).status, 200);
+  EXPECT_EQ(ask("/status", fields).status, 200);
   EXPECT_TRUE(wanted());
 }
 
 TEST_F(PageServerTest, EventsComeAtOnceAndWithIds) {
-  const std::string fields = cookie();
+  const std::string fields = token();
   add("{\"n\":1}\n");
   Reader first = reader(fields);
   ASSERT_TRUE(first.wait_for("id: 1\ndata: {\"n\":1}\n\n")) << first.received();
@@ -197,7 +204,7 @@ TEST_F(PageServerTest, EventsComeAtOnceAndWithIds) {
 }
 
 TEST_F(PageServerTest, AReaderIsToldOfAGap) {
-  const std::string fields = cookie();
+  const std::string fields = token();
   for (int i = 0; i < 10'005; ++i) add("{}");
   Reader late = reader(cat(fields, "Last-Event-ID: 2\r\n"));
   ASSERT_TRUE(late.wait_for("event: gap\ndata: 3\n\n")) << late.received();
@@ -207,7 +214,7 @@ TEST_F(PageServerTest, AReaderIsToldOfAGap) {
 }
 
 TEST_F(PageServerTest, TheEndIsToldAndWhatWasLeft) {
-  Reader watching = reader(cookie());
+  Reader watching = reader(token());
   ASSERT_TRUE(watching.wait_for("retry: "));
   on_its_thread([&] {
     server_->add_event("{\"last\":true}");
@@ -222,7 +229,7 @@ TEST_F(PageServerTest, TheEndIsToldAndWhatWasLeft) {
 TEST_F(PageServerTest, AReaderThatNeverReadsIsClosedAndHoldsUpNobody) {
   end();
   begin({.time = std::chrono::milliseconds(300)});
-  const std::string fields = cookie();
+  const std::string fields = token();
   Reader deaf = reader(fields);
   Reader other = reader(fields);
   ASSERT_TRUE(deaf.wait_for("retry: "));
@@ -244,7 +251,7 @@ TEST_F(PageServerTest, AReaderThatNeverReadsIsClosedAndHoldsUpNobody) {
 TEST_F(PageServerTest, AReaderThatHasGoneMakesRoom) {
   end();
   begin({.streams = 2, .idle = std::chrono::hours(1)});
-  const std::string fields = cookie();
+  const std::string fields = token();
   auto one = std::make_unique<Reader>(reader(fields));
   Reader two = reader(fields);
   ASSERT_TRUE(one->wait_for("retry: "));
@@ -261,12 +268,12 @@ TEST_F(PageServerTest, AReaderThatHasGoneMakesRoom) {
 TEST_F(PageServerTest, SilenceIsFilledSoThatTheConnectionIsKnownToLive) {
   end();
   begin({.idle = std::chrono::milliseconds(20)});
-  Reader watching = reader(cookie());
+  Reader watching = reader(token());
   EXPECT_TRUE(watching.wait_for("\n\n:\n\n:\n\n")) << watching.received();
 }
 
 TEST_F(PageServerTest, TheStatusIsMadeOnceForManyRequests) {
-  const std::string fields = cookie();
+  const std::string fields = token();
   for (int i = 0; i < 50; ++i) EXPECT_EQ(ask("/status", fields).status, 200);
   EXPECT_LT(asked_, 50);
   const int before = asked_;
@@ -274,7 +281,7 @@ TEST_F(PageServerTest, TheStatusIsMadeOnceForManyRequests) {
 }
 
 TEST_F(PageServerTest, ACrowdThatSaysNothingDrivesOutItself) {
-  const std::string fields = cookie();
+  const std::string fields = token();
   const test::SilentCrowd crowd(address_, 200, "127.0.0.2");
   ASSERT_TRUE(crowd.wait_for(500));
   for (int i = 0; i < 20; ++i) EXPECT_EQ(ask("/status", fields).status, 200);
