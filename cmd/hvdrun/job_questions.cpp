@@ -37,14 +37,17 @@ constexpr std::size_t kMostOfRefusal = 1000;  // bytes that are shown
 
 struct Limits {
   std::size_t answer;  // bytes of one answer
-  std::size_t all;     // of all answers in one directory, and as much of what is kept of them
+  std::size_t all;     // of the answers in one directory, and what is kept of them, together
+  // Connections to one directory, since this process can have only so many, and no user may take
+  // them all.
+  std::size_t at_once;
 };
 
 // For root the answers may come from another user's program, which must not fill its memory.
 Limits limits_of(uid_t owner) {
   constexpr std::size_t kMegabyte = std::size_t{1} << 20;
-  constexpr Limits kOwn{64 * kMegabyte, std::numeric_limits<std::size_t>::max()};
-  constexpr Limits kForeign{4 * kMegabyte, 64 * kMegabyte};  // thousands of workers
+  constexpr Limits kOwn{64 * kMegabyte, std::numeric_limits<std::size_t>::max(), 64};
+  constexpr Limits kForeign{4 * kMegabyte, 64 * kMegabyte, 16};  // thousands of workers
   return owner == ::geteuid() ? kOwn : kForeign;
 }
 
@@ -81,9 +84,7 @@ class Question : public std::enable_shared_from_this<Question> {
     stream_.async_connect(Local::endpoint(job_.path),
                           [self = shared_from_this()](error_code error) {
                             if (error) return self->end(error);
-                            // The file may have been replaced by a link since it was looked at.
-                            const auto peer = unix_peer(self->stream_.socket().native_handle());
-                            if (!peer || peer->uid != self->job_.owner)
+                            if (!self->leads_to_owner())
                               return self->end(asio::error::no_permission);
                             self->send();
                           });
@@ -104,6 +105,12 @@ class Question : public std::enable_shared_from_this<Question> {
  private:
   // Of the head of an answer, and of what its body is cut into.
   static constexpr std::size_t kBuffer = 65'536;
+
+  // The file may have been replaced by a link since it was looked at.
+  bool leads_to_owner() {
+    const auto peer = unix_peer(stream_.socket().native_handle());
+    return peer && peer->uid == job_.owner;
+  }
 
   void send() {
     http::async_write(
@@ -177,7 +184,8 @@ class StatusRound {
   StatusRound(std::vector<driver::JobSocket> sockets, const KeptOfStatus& keep) : keep_(keep) {
     for (auto& socket : sockets) {
       const auto [directory, is_new] = directories_.try_emplace(directory_of(socket));
-      if (is_new) directory->second.bytes_left = limits_of(socket.owner).all;
+      const Limits limits = limits_of(socket.owner);
+      if (is_new) directory->second = {{}, limits.all, limits.at_once};
       directory->second.waiting.push(found_.size());
       Status unanswered = no_answer(socket);
       found_.push_back({std::move(socket), std::move(unanswered)});
@@ -187,20 +195,17 @@ class StatusRound {
   // In the order of the sockets.
   std::vector<FoundJob> run() {
     for (auto& [name, directory] : directories_) {
-      for (std::size_t i = 0; i < kAtOnce; ++i) ask_next(directory);
+      for (std::size_t i = 0; i < directory.at_once; ++i) ask_next(directory);
     }
     io_.run();
     return std::move(found_);
   }
 
  private:
-  // Of one directory, since this process can have only so many connections, and no user may take
-  // them all.
-  static constexpr std::size_t kAtOnce = 64;
-
   struct Directory {
     std::queue<std::size_t> waiting;  // those in found_ that have not been asked yet
     std::size_t bytes_left = 0;
+    std::size_t at_once = 0;
   };
 
   static std::string directory_of(const driver::JobSocket& socket) {
