@@ -25,6 +25,19 @@ std::vector<std::string> volumes_of(const YAML::Node& pod, const YAML::Node& con
   return found;
 }
 
+// As the kubelet does it: $(NAME) in a word is the container's variable of that name.
+void expand_variables(std::vector<std::string>& words, const YAML::Node& container) {
+  for (const auto& variable : container["env"]) {
+    const std::string mark = cat("$(", variable["name"].as<std::string>(), ")");
+    for (auto& word : words) {
+      const auto at = word.find(mark);
+      if (at != std::string::npos) {
+        word.replace(at, mark.size(), variable["value"].as<std::string>());
+      }
+    }
+  }
+}
+
 int port_called(const YAML::Node& container, const std::string& name) {
   for (const auto& port : container["ports"]) {
     if (port["name"].as<std::string>() == name) return port["containerPort"].as<int>();
@@ -43,6 +56,7 @@ PodSpec pod_of(const YAML::Node& object) {
   PodSpec spec;
   append_words(spec.command, container["command"]);
   append_words(spec.command, container["args"]);
+  expand_variables(spec.command, container);
   spec.user = pod["securityContext"]["runAsUser"].as<int>();
   spec.group = pod["securityContext"]["runAsGroup"].as<int>();
   spec.fs_group = pod["securityContext"]["fsGroup"].as<int>();

@@ -1,9 +1,11 @@
 // The files of deploy/kubernetes are what Kubernetes accepts, and agree with what hvd needs.
 #include "tests/deploy/manifests.h"
 
+#include <algorithm>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <yaml-cpp/yaml.h>
 
 #include "base/text.h"
 #include "tests/support/process.h"
@@ -15,6 +17,7 @@ namespace fs = std::filesystem;
 
 // scripts/setup --lint fetches it.
 constexpr const char* kValidator = HVD_SOURCE_DIR "/build/manifest-tools/bin/kubernetes-validate";
+constexpr const char* kNoKubectl = "no kubectl here: Debian's package kubernetes-client has it";
 // The oldest version that this validator knows, and a new one.
 constexpr const char* kVersions[] = {"1.25", "1.37"};
 
@@ -34,9 +37,32 @@ std::vector<fs::path> manifests() {
   std::vector<fs::path> found;
   for (const auto& entry : fs::recursive_directory_iterator(kubernetes_folder())) {
     const auto& path = entry.path();
-    if (path.extension() == ".yaml" && path.stem() != "kustomization") found.push_back(path);
+    const bool is_kustomizes = path.stem() == "kustomization" || path.stem() == "name-references";
+    if (path.extension() == ".yaml" && !is_kustomizes) found.push_back(path);
   }
   return found;
+}
+
+bool has_kubectl() { return run({"sh", "-c", "command -v kubectl"}).code == 0; }
+
+// All that finds pods of a job by their labels finds those of the job of this driver alone, and all
+// agents look for it. Returns how many objects there were.
+int expect_all_of_one_job(const std::vector<YAML::Node>& objects, const std::string& driver) {
+  constexpr const char* kInstance = "app.kubernetes.io/instance";
+  for (const YAML::Node& object : objects) {
+    const auto name = object["metadata"]["name"].as<std::string>();
+    const YAML::Node spec = object["spec"];
+    const YAML::Node selector =
+        spec["selector"]["matchLabels"] ? spec["selector"]["matchLabels"] : spec["selector"];
+    if (selector) EXPECT_EQ(selector[kInstance].as<std::string>(""), driver) << name;
+    if (!spec["template"]) continue;
+    const YAML::Node labels = spec["template"]["metadata"]["labels"];
+    EXPECT_EQ(labels[kInstance].as<std::string>(""), driver) << name;
+    for (const auto& variable : spec["template"]["spec"]["containers"][0]["env"]) {
+      EXPECT_EQ(variable["value"].as<std::string>(), driver) << name;
+    }
+  }
+  return static_cast<int>(objects.size());
 }
 
 // Seconds that follow this option; `otherwise` if it is not there.
@@ -62,9 +88,7 @@ TEST(Manifests, TheSchemasOfKubernetesAcceptThem) {
 }
 
 TEST(Manifests, KustomizeBuildsThem) {
-  if (run({"sh", "-c", "command -v kubectl"}).code != 0) {
-    GTEST_SKIP() << "no kubectl here: Debian's package kubernetes-client has it";
-  }
+  if (!has_kubectl()) GTEST_SKIP() << kNoKubectl;
   const TemporaryDirectory directory;
   for (const std::string overlay : {"static", "elastic"}) {
     const auto built = run({"kubectl", "kustomize", kubernetes_folder() / overlay});
@@ -74,6 +98,28 @@ TEST(Manifests, KustomizeBuildsThem) {
       EXPECT_NE(built.out.find(part), std::string::npos) << overlay << " has no " << part;
     }
     if (fs::exists(kValidator)) expect_valid({directory.file(overlay + ".yaml", built.out)});
+  }
+}
+
+TEST(Manifests, ObjectsOfAJobNameItAsTheirInstance) {
+  std::vector<YAML::Node> objects;
+  for (const auto& file : manifests()) objects.push_back(YAML::LoadFile(file));
+  EXPECT_GE(expect_all_of_one_job(objects, "hvd-driver"), 9);
+}
+
+TEST(Manifests, APrefixOfAllNamesSeparatesJobsOfANamespace) {
+  if (!has_kubectl()) GTEST_SKIP() << kNoKubectl;
+  const TemporaryDirectory directory;
+  fs::copy(kubernetes_folder(), directory.path(), fs::copy_options::recursive);
+  for (const std::string overlay : {"static", "elastic"}) {
+    const auto job = directory.path() / ("exp1-" + overlay);
+    fs::create_directory(job);
+    std::ofstream(job / "kustomization.yaml")
+        << "resources: [../" << overlay << "]\nnamePrefix: exp1-\n";
+    const auto built = run({"kubectl", "kustomize", job});
+    ASSERT_EQ(built.code, 0) << built.err;
+    EXPECT_NE(built.out.find("\n  name: exp1-hvd-driver\n"), std::string::npos) << built.out;
+    EXPECT_GE(expect_all_of_one_job(YAML::LoadAll(built.out), "exp1-hvd-driver"), 5);
   }
 }
 
@@ -107,6 +153,9 @@ TEST(Manifests, HvdrunUnderstandsItsCommands) {
   for (const char* const file : {"static/workers.yaml", "elastic/workers.yaml"}) {
     auto words = read_pod(file).command;
     words.at(0) = binary("hvdrun");
+    const auto join = std::find(words.begin(), words.end(), "--join");
+    ASSERT_LT(join - words.begin() + 1, std::ssize(words)) << file;
+    EXPECT_EQ(*std::next(join), "tls://hvd-driver:4000") << file;
     words.emplace_back("--help");
     EXPECT_EQ(run(words).code, 0) << file;
   }
