@@ -84,19 +84,6 @@ Result<UniqueFd> connect_one(const addrinfo& address, const std::string& what, T
   return fd;
 }
 
-Result<UniqueFd> connect_any(const JoinAddress& where, TimePoint deadline) {
-  auto addresses = resolve(where);
-  if (!addresses.ok()) return addresses.status();
-  const std::string what = cat("connect to ", SocketAddress{where.host, where.port}.to_string());
-  Status failure(Code::unavailable, cat(what, ": the name has no address"));
-  for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
-    auto fd = connect_one(*address, what, std::min(deadline, Clock::now() + kConnectLimit));
-    if (fd.ok()) return fd;
-    failure = fd.status();
-  }
-  return failure;
-}
-
 // Drives the TLS session until `done`.
 template <typename Done>
 Status exchange(int fd, TlsSession& tls, TimePoint deadline, Done done) {
@@ -121,37 +108,56 @@ Status exchange(int fd, TlsSession& tls, TimePoint deadline, Done done) {
   }
 }
 
-Attempt<Joined> join_once(const AgentArguments& arguments, const Token& token,
-                          const std::string& host, TimePoint deadline) {
-  auto fd = connect_any(arguments.join, deadline);
-  if (!fd.ok()) return JoinFailure{fd.status()};
-  const std::string who = SocketAddress{arguments.join.host, arguments.join.port}.to_string();
-  const auto key = TlsPsk::create(TlsPsk::Side::client, token);
-  if (!key.ok()) return JoinFailure{key.status(), true};
-  auto tls = key->session();
-  if (!tls.ok()) return JoinFailure{tls.status(), true};
+// A connection to an hvdrun that has proved the token.
+struct Connection {
+  UniqueFd fd;
+  TlsSession tls;
+};
 
-  const TimePoint answered = std::min(deadline, Clock::now() + kAnswerLimit);
-  const auto join_failure = [&](const Status& why) {
-    return JoinFailure{why.with_context(who), why.code() == Code::unauthenticated};
-  };
-  if (const Status begun = tls->receive({}); !begun.ok()) return join_failure(begun);
-  Status status = exchange(fd->get(), *tls, answered, [&] { return tls->established(); });
-  if (!status.ok()) return join_failure(status);
+Result<Connection> handshake(UniqueFd fd, const TlsPsk& key, TimePoint deadline) {
+  auto tls = key.session();
+  if (!tls.ok()) return tls.status();
+  HVD_RETURN_IF_ERROR(tls->receive({}));
+  HVD_RETURN_IF_ERROR(exchange(fd.get(), *tls, deadline, [&] { return tls->established(); }));
+  return Connection{std::move(fd), std::move(*tls)};
+}
 
-  const join_link::Join join{
-      .build_id = std::string(build_id()),
-      .host = host,
-      .slots = arguments.slots > 0 ? arguments.slots : slots_by(capacity_of_this_machine()),
-      .labels = arguments.labels};
-  status = tls->send(join.encode());
-  if (!status.ok()) return join_failure(status);
+// Another job may listen at one of the addresses of a name: each of them is tried. The failure is
+// final if all that have answered hold another token.
+Attempt<Connection> connect_any(const JoinAddress& where, const TlsPsk& key, TimePoint deadline) {
+  auto addresses = resolve(where);
+  if (!addresses.ok()) return JoinFailure{addresses.status()};
+  const std::string who = SocketAddress{where.host, where.port}.to_string();
+  const std::string what = cat("connect to ", who);
+  JoinFailure failure{Status(Code::unavailable, cat(what, ": the name has no address"))};
+  std::optional<Status> other_token;
+  bool may_change = false;
+  for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
+    auto fd = connect_one(*address, what, std::min(deadline, Clock::now() + kConnectLimit));
+    if (!fd.ok()) {
+      failure.why = fd.status();
+      continue;
+    }
+    auto connection =
+        handshake(std::move(*fd), key, std::min(deadline, Clock::now() + kAnswerLimit));
+    if (connection.ok()) return std::move(*connection);
+    failure.why = connection.status().with_context(who);
+    if (connection.status().code() == Code::unauthenticated) {
+      other_token = failure.why;
+    } else {
+      may_change = true;
+    }
+  }
+  if (other_token && !may_change) return JoinFailure{*other_token, true};
+  return failure;
+}
 
-  FrameDecoder decoder(kMaxAnswer);
+// The first message of hvdrun on this connection.
+Result<Frame> receive_answer(Connection& connection, FrameDecoder& decoder, TimePoint deadline) {
   std::optional<Frame> answer;
   Status damage;
-  status = exchange(fd->get(), *tls, answered, [&] {
-    decoder.feed(tls->take_received());
+  HVD_RETURN_IF_ERROR(exchange(connection.fd.get(), connection.tls, deadline, [&] {
+    decoder.feed(connection.tls.take_received());
     auto frame = decoder.next();
     if (!frame.ok()) {
       damage = frame.status();
@@ -159,9 +165,33 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const Token& token,
     }
     answer = std::move(*frame);
     return answer.has_value();
-  });
-  if (!status.ok()) return join_failure(status);
-  if (!damage.ok()) return join_failure(damage);
+  }));
+  HVD_RETURN_IF_ERROR(damage);
+  return std::move(*answer);
+}
+
+Attempt<Joined> join_once(const AgentArguments& arguments, const Token& token,
+                          const std::string& host, TimePoint deadline) {
+  const std::string who = SocketAddress{arguments.join.host, arguments.join.port}.to_string();
+  const auto join_failure = [&](const Status& why) { return JoinFailure{why.with_context(who)}; };
+  const auto key = TlsPsk::create(TlsPsk::Side::client, token);
+  if (!key.ok()) return JoinFailure{key.status(), true};
+  auto attempt = connect_any(arguments.join, *key, deadline);
+  if (auto* const failure = std::get_if<JoinFailure>(&attempt)) return *failure;
+  auto& connection = std::get<Connection>(attempt);
+
+  const join_link::Join join{
+      .build_id = std::string(build_id()),
+      .host = host,
+      .slots = arguments.slots > 0 ? arguments.slots : slots_by(capacity_of_this_machine()),
+      .labels = arguments.labels};
+  const Status sent = connection.tls.send(join.encode());
+  if (!sent.ok()) return join_failure(sent);
+  FrameDecoder decoder(kMaxAnswer);
+  const auto answer =
+      receive_answer(connection, decoder, std::min(deadline, Clock::now() + kAnswerLimit));
+  if (!answer.ok()) return join_failure(answer.status());
+
   if (answer->kind == static_cast<std::uint16_t>(join_link::Kind::refused)) {
     const auto refused = join_link::Refused::decode(answer->payload);
     if (!refused.ok()) return join_failure(refused.status());
@@ -174,7 +204,7 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const Token& token,
   }
   const auto accepted = join_link::Accepted::decode(answer->payload);
   if (!accepted.ok()) return join_failure(accepted.status());
-  return Joined{std::move(*fd), std::move(*tls), decoder.take_rest(),
+  return Joined{std::move(connection.fd), std::move(connection.tls), decoder.take_rest(),
                 std::chrono::milliseconds(accepted->silence_ms)};
 }
 

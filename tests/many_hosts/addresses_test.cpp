@@ -213,6 +213,32 @@ TEST_F(ManyHosts, may_come_by_themselves) {
   for (const auto& agent : agents) EXPECT_EQ(agent->wait().code, 0) << agent->err();
 }
 
+// Another job listens at the address that is tried first.
+TEST_F(ManyHosts, join_the_job_of_their_token_at_whichever_address_of_the_name_it_is) {
+  make({.hosts = 2, .ipv6 = false});
+  Host& agents = bed().host(1);
+  for (Host* const host : {&agents, &bed().host(2)}) {
+    host->place(binary("hvdrun"));
+    host->place(binary("hvd-agent"));
+  }
+  const auto job = start(
+      {"-np", "1", "--join-bind", "10.77.0.254:7000", "--token-file", "/root/job-token"}, kTell);
+  const auto other = bed().host(2).start({"./hvdrun", "-np", "1", "--join-bind", "10.77.0.2:7000",
+                                          "--token-file", "other-token", "true"});
+  ASSERT_TRUE(job->wait_for_error("waiting at 10.77.0.254:7000")) << job->err();
+  ASSERT_TRUE(other->wait_for_error("waiting at 10.77.0.2:7000")) << other->err();
+  agents.place(bed().head().files() / "root" / "job-token");
+  agents.shell("printf '10.77.0.2 driver\\n10.77.0.254 driver\\n' >>/etc/hosts");
+
+  const auto agent =
+      agents.run({"./hvdrun", "agent", "--join", "tls://driver:7000", "--token-file", "job-token"});
+  EXPECT_EQ(agent.code, 0) << agent.err;
+  EXPECT_EQ(job->wait().code, 0) << job->err();
+  EXPECT_TRUE(other->wait_for_error("refused a connection")) << other->err();
+  other->signal(SIGTERM);
+  EXPECT_EQ(other->wait().code, 143);
+}
+
 TEST_F(ManyHosts, are_let_go_when_hvdrun_is_interrupted_while_one_does_not_answer) {
   make({.hosts = 2, .ipv6 = false});
   bed().cut_off(bed().host(2));
