@@ -221,14 +221,6 @@ Result<SlurmAllocation> slurm_allocation(const VariableLookup& lookup) {
                   cat("this is not an allocation of Slurm: ", name,
                       " is not set; start hvdrun in a batch script, or after salloc"));
   }
-  const std::string tasks = lookup("SLURM_STEP_NUM_TASKS").value_or("1");
-  if (is_set(lookup, "SLURM_STEP_ID") && tasks != "1") {
-    return Status(Code::failed_precondition,
-                  cat("srun has started hvdrun as ", tasks,
-                      " tasks, and each of them would use the whole allocation: start it once, "
-                      "without srun, or start the program itself by srun --mpi=pmix"));
-  }
-
   if (is_set(lookup, "SLURM_HET_SIZE") && lookup("SLURM_HET_SIZE") != "1") {
     return Status(Code::failed_precondition,
                   "this is a heterogeneous job of Slurm, which hvdrun cannot use; name hosts (-H), "

@@ -33,8 +33,7 @@ using VariableLookup = std::function<std::optional<std::string>(std::string_view
 
 // Whether this process runs in an allocation.
 bool is_in_slurm_allocation(const VariableLookup& lookup);
-// The error names the variable that is missing or malformed. It is an error, too, if this process
-// is one of several tasks of a step: each of them would use the whole allocation.
+// The error names the variable that is missing or malformed.
 Result<SlurmAllocation> slurm_allocation(const VariableLookup& lookup);
 
 // The nodes that may work now. `nodes`: the hostlist that squeue prints for the job, from which

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/other_launcher.h"
 #include "base/text.h"
 #include "cmd/hvdrun/agent_relay.h"
 #include "cmd/hvdrun/config_file.h"
@@ -218,6 +219,10 @@ int run(const CommandLine& line) {
   if (!setup.ok()) return fail(setup.status());
   if (line.action == Action::print_env)
     return print_and_end(environment_text(setup->spec.environment, setup->spec.host_variables));
+  if (line.action == Action::run) {
+    const Status alone = check_hvdrun_is_alone(process_environment());
+    if (!alone.ok()) return fail(alone);
+  }
   if (line.action == Action::dry_run) {
     if (!setup->plan.oversubscription.empty()) {
       print_error(cat("warning: ", setup->plan.oversubscription));

@@ -12,12 +12,12 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/other_launcher.h"
 #include "base/printable.h"
 #include "base/security/crypto.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "worker/launch/other_launcher.h"
 
 namespace hvd::worker {
 namespace {

@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "base/knobs.h"
+#include "base/other_launcher.h"
 #include "base/status.h"
 #include "worker/launch/launcher_store.h"
-#include "worker/launch/other_launcher.h"
 
 namespace hvd::worker {
 

@@ -133,10 +133,23 @@ TEST_F(SlurmJobs, AStepThatSlurmRefusesIsReportedWithItsMessage) {
   EXPECT_NE(out.find("code 1"), std::string::npos) << out;
 }
 
-// Many tasks would each use the whole allocation.
+// The id of the last task is that of the array.
+TEST_F(SlurmJobs, ATaskOfAnArrayHasItsOwnNodes) {
+  const std::string output = (slurm().directory() / "job.task%a").string();
+  slurm().submit({"--array=1-2", "--nodes=1", "--output=" + output},
+                 hvdrun_ + " --print-slurm-hosts; echo $SLURMD_NODENAME; echo the end");
+  for (const char* const task : {"task1", "task2"}) {
+    ASSERT_TRUE(slurm().wait_for_output(task, "the end\n")) << slurm().output(task);
+    const auto lines = split(slurm().output(task), '\n');
+    ASSERT_GE(lines.size(), 3U) << slurm().output(task);
+    EXPECT_EQ(lines[0], lines[1] + " slots=1");
+  }
+}
+
+// Each of many tasks would run the whole job.
 TEST_F(SlurmJobs, HvdrunIsNotToBeStartedBySrunManyTimes) {
   const std::string out = run_batch({"--nodes=2"}, cat("srun ", hvdrun_, " true; echo code $?"));
-  EXPECT_NE(out.find("srun has started hvdrun as 2 tasks"), std::string::npos) << out;
+  EXPECT_NE(out.find("Slurm has started hvdrun as one of 2 processes"), std::string::npos) << out;
   EXPECT_NE(out.find("code 1"), std::string::npos) << out;
 }
 

@@ -111,6 +111,24 @@ TEST_P(ByVariables, RefusesToTrainAloneOrIsAlone) {
   EXPECT_NE(end.err.find(one.refused_with), std::string::npos) << end.err;
 }
 
+TEST_P(ByVariables, HvdrunIsRefusedWhereAProgramIs) {
+  const auto& one = GetParam();
+  ProcessOptions options;
+  options.environment = with({{"HVD_WORKER_FD", ""}, {"HVD_JOB_ID", ""}}, one.environment);
+  const ExitStatus end = run({binary("hvdrun"), "-np", "1", "echo", "begun"}, options);
+
+  if (one.refused_with.empty()) {
+    EXPECT_EQ(end.code, 0) << end.err;
+    return;
+  }
+  EXPECT_EQ(end.code, 1) << end.out;
+  EXPECT_EQ(end.out, "");
+  const bool is_misspelt = one.refused_with.find("must be 1 or 0") != std::string::npos;
+  EXPECT_NE(end.err.find(is_misspelt ? one.refused_with : "each of them would run the whole job"),
+            std::string::npos)
+      << end.err;
+}
+
 INSTANTIATE_TEST_SUITE_P(OtherLauncher, ByVariables, testing::ValuesIn(launch_cases()),
                          [](const auto& launch) { return launch.param.name; });
 
@@ -399,6 +417,18 @@ TEST_P(UnderMpi, HvdrunBelowItWorks) {
   for (const int rank : {0, 1}) {
     EXPECT_NE(end.out.find(cat("rank ", rank, " of 2, ")), std::string::npos) << end.out;
   }
+}
+
+TEST_P(UnderMpi, SeveralHvdrunsAreRefusedUnlessEachIsMeant) {
+  const Words job{binary("hvdrun"), "-np", "2", program_, "place"};
+  const ExitStatus refused = launch(2, job);
+  EXPECT_NE(refused.code, 0);
+  EXPECT_EQ(refused.out.find("rank 0 of 2"), std::string::npos) << refused.out;
+  EXPECT_NE(refused.err.find("start hvdrun once, without mpi"), std::string::npos) << refused.err;
+
+  options_.environment["HVD_ALLOW_SINGLE"] = "1";
+  const ExitStatus allowed = launch(2, job);
+  EXPECT_EQ(allowed.code, 0) << allowed.err;
 }
 
 INSTANTIATE_TEST_SUITE_P(OtherLauncher, UnderMpi,

@@ -1,7 +1,7 @@
 // Other programs that start several copies of a program: mpirun, srun, torchrun and their like. A
 // program that one of them has started, with no hvdrun above it, would train as many worlds of one,
-// unless the launcher has means by which its processes meet (launcher_store.h). Pure functions of
-// the environment.
+// unless the launcher has means by which its processes meet (worker/launch/launcher_store.h). Of
+// hvdrun itself each copy would run the whole job. Pure functions of the environment.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 #include "base/knobs.h"
 #include "base/status.h"
 
-namespace hvd::worker {
+namespace hvd {
 
 // "1" lets each of several processes be a world of its own.
 inline constexpr std::string_view kAllowSingleVariable = "HVD_ALLOW_SINGLE";
@@ -39,9 +39,13 @@ std::optional<int> count_of(const EnvironmentLookup& lookup, std::string_view na
 // HVD_RANK and HVD_SIZE are not what they must be.
 Result<std::optional<OtherLaunch>> find_other_launch(const EnvironmentLookup& lookup);
 
+// An error: a launcher has started hvdrun as several processes. HVD_ALLOW_SINGLE=1 says that each
+// of them is meant to run a job of its own.
+Status check_hvdrun_is_alone(const EnvironmentLookup& lookup);
+
 // Why a process of this launch is refused, and what to type instead. `command` is its command line;
 // `why_not` says why it cannot meet the others, if it should have been able to.
 Status refusal(const OtherLaunch& launch, const std::vector<std::string>& command,
                std::string_view why_not);
 
-}  // namespace hvd::worker
+}  // namespace hvd

@@ -1,11 +1,11 @@
-#include "worker/launch/other_launcher.h"
+#include "base/other_launcher.h"
 
 #include <array>
 #include <cstdint>
 
 #include "base/text.h"
 
-namespace hvd::worker {
+namespace hvd {
 namespace {
 
 // What hvdrun gives to each worker; programs that a worker starts have it, too.
@@ -133,6 +133,16 @@ std::optional<OtherLaunch> innermost_launch(const EnvironmentLookup& lookup) {
   return pmix_process(lookup);
 }
 
+// The user says so, or hvdrun has started this process.
+Result<bool> may_be_alone(const EnvironmentLookup& lookup) {
+  const std::string allowed = lookup(kAllowSingleVariable).value_or("");
+  if (!allowed.empty() && allowed != "0" && allowed != "1") {
+    return Status(Code::invalid_argument, cat("environment variable ", kAllowSingleVariable, "=",
+                                              allowed, ": must be 1 or 0"));
+  }
+  return allowed == "1" || lookup(kHvdrunVariable).has_value();
+}
+
 std::string command_text(const std::vector<std::string>& command) {
   std::vector<std::string> words;
   for (const auto& word : command) {
@@ -161,13 +171,10 @@ std::optional<int> count_of(const EnvironmentLookup& lookup, std::string_view na
 }
 
 Result<std::optional<OtherLaunch>> find_other_launch(const EnvironmentLookup& lookup) {
-  const std::string allowed = lookup(kAllowSingleVariable).value_or("");
-  if (!allowed.empty() && allowed != "0" && allowed != "1") {
-    return Status(Code::invalid_argument, cat("environment variable ", kAllowSingleVariable, "=",
-                                              allowed, ": must be 1 or 0"));
-  }
   std::optional<OtherLaunch> none;
-  if (allowed == "1" || lookup(kHvdrunVariable)) return none;
+  const auto is_meant_to_be_alone = may_be_alone(lookup);
+  if (!is_meant_to_be_alone.ok()) return is_meant_to_be_alone.status();
+  if (*is_meant_to_be_alone) return none;
   const bool has_service = !lookup(kServiceVariable).value_or("").empty();
   if (has_service) HVD_RETURN_IF_ERROR(check_own_variables(lookup));
 
@@ -180,6 +187,21 @@ Result<std::optional<OtherLaunch>> find_other_launch(const EnvironmentLookup& lo
   }
   if (launch && launch->size && *launch->size <= 1) return none;
   return launch;
+}
+
+Status check_hvdrun_is_alone(const EnvironmentLookup& lookup) {
+  const auto is_meant_to_be_alone = may_be_alone(lookup);
+  if (!is_meant_to_be_alone.ok() || *is_meant_to_be_alone) return is_meant_to_be_alone.status();
+  const auto launch = innermost_launch(lookup);
+  if (!launch || launch->size.value_or(launch->rank + 1) <= 1) return {};
+  const std::string itself = launch->launcher == kSlurm ? "srun --mpi=pmix" : launch->command;
+  return {Code::failed_precondition,
+          cat(launch->launcher, " has started hvdrun as one of ",
+              launch->size ? cat(*launch->size) : std::string("several"), " processes (",
+              launch->evidence, "), and each of them would run the whole job: start hvdrun once, ",
+              "without ", launch->command,
+              launch->speaks_pmi ? cat(", or the program itself by ", itself) : "", "; or set ",
+              kAllowSingleVariable, "=1 if each of them is meant to run a job of its own")};
 }
 
 Status refusal(const OtherLaunch& launch, const std::vector<std::string>& command,
@@ -200,4 +222,4 @@ Status refusal(const OtherLaunch& launch, const std::vector<std::string>& comman
               "=1 if each process is meant to be a world of its own")};
 }
 
-}  // namespace hvd::worker
+}  // namespace hvd
