@@ -21,6 +21,27 @@ namespace {
 constexpr std::array<const char*, 4> kAlwaysExcluded{"BASH_FUNC_*", "OLDPWD", "*HOROVOD_SECRET_KEY",
                                                      "HVD_AGENT"};
 
+// A launcher that has started hvdrun, as one process, sets these for it. A worker would take itself
+// for that process, and a library of MPI would look for the launcher's daemon. Settings stay, such
+// as PMIX_MCA_* and OMPI_MCA_btl.
+constexpr auto kOuterLaunchers = std::to_array<const char*>(
+    {// PMI and PMIx.
+     "PMI_*", "PMI2_*", "PMIX_[!M]*", "SLURM_PMI*",
+     // Open MPI.
+     "OMPI_COMM_WORLD_*", "OMPI_UNIVERSE_SIZE", "OMPI_COMMAND", "OMPI_ARGV", "OMPI_NUM_APP_CTX",
+     "OMPI_FIRST_RANKS", "OMPI_APP_CTX_NUM_PROCS", "OMPI_FILE_LOCATION", "OMPI_MCA_ess*",
+     "OMPI_MCA_orte_*", "OMPI_MCA_pmix", "OMPI_MCA_initial_wdir", "OMPI_MCA_shmem_RUNTIME_*",
+     // MPICH, Intel MPI and MVAPICH2.
+     "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "MPIR_CVAR_CH3_INTERFACE_HOSTNAME", "HYDI_*",
+     "MV2_COMM_WORLD_*", "MPISPAWN_*",
+     // jsrun, Flux, Cray's PALS and torchrun.
+     "JSM_NAMESPACE_*", "FLUX_TASK_*", "FLUX_JOB_SIZE", "PALS_*", "TORCHELASTIC_*",
+     // A task of srun.
+     "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURM_TASK_PID",
+     "SLURM_STEP*", "SLURM_NTASKS*", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_CPUS_ON_NODE",
+     "SLURMD_NODENAME", "SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_*", "SLURM_DISTRIBUTION",
+     "SLURM_PRIO_PROCESS", "SLURM_TOPOLOGY_ADDR*", "SLURM_CPU_BIND*", "SLURM_MEM_BIND*"});
+
 // The outer hvdrun chose these networks for a worker in which hvdrun runs.
 constexpr std::array<const char*, 2> kOuterJobsChoice{"HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"};
 constexpr std::array<std::string_view, 2> kSetInWorkers{"HVD_WORKER", "HVD_RANK"};
@@ -42,10 +63,12 @@ constexpr auto kHostsOwn = std::to_array<std::string_view>(
      "STY",
      // The devices; a batch system gives each host its own.
      "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-     "HIP_VISIBLE_DEVICES"});
+     "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "SLURM_JOB_GPUS",
+     "SLURM_GPUS_ON_NODE", "SLURM_SHARDS_ON_NODE"});
 // Further variables of this kind, by pattern.
-constexpr std::array<const char*, 5> kHostsOwnPatterns{"XDG_*", "SSH_*", "DBUS_*", "SYSTEMD_*",
-                                                       "*_VISIBLE_DEVICES"};
+constexpr auto kHostsOwnPatterns =
+    std::to_array<const char*>({"XDG_*", "SSH_*", "DBUS_*", "SYSTEMD_*", "*_VISIBLE_DEVICES",
+                                "*_VISIBLE_CORES", "*_VISIBLE_CHIPS"});
 
 // Usual names of secrets, in upper or lower case. The documentation has the same list.
 constexpr auto kSecretPatterns = std::to_array<const char*>({
@@ -142,7 +165,7 @@ bool runs_in_a_worker(const std::vector<std::string>& own) {
 bool passes(const std::string& name, const EnvironmentArguments& arguments) {
   if (matches(name, arguments.included)) return true;
   if (matches(name, arguments.excluded)) return false;
-  return !matches(name, kAlwaysExcluded);
+  return !matches(name, kAlwaysExcluded) && !matches(name, kOuterLaunchers);
 }
 
 }  // namespace

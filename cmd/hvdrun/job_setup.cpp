@@ -227,13 +227,9 @@ Status take_suspension(const SettingsReader& settings, JobSetup& setup) {
 
 Status take_environment(const CommandLine& line, Values values,
                         const std::vector<std::string>& environment, JobSetup& setup) {
-  EnvironmentArguments arguments = line.environment;
-  if (setup.slurm) {
-    for (auto& name : slurm_task_variables()) arguments.excluded.push_back(std::move(name));
-  }
   if (!setup.state_file.empty()) values["state-file"].text = setup.state_file;
 
-  auto given = worker_environment(environment, arguments, values);
+  auto given = worker_environment(environment, line.environment, values);
   if (!given.ok()) return given.status();
   driver::JobSpec& spec = setup.spec;
   spec.environment = std::move(given->entries);

@@ -211,15 +211,6 @@ Result<std::optional<discovery::SlurmAllocation>> slurm_hosts(
   return std::optional(*std::move(allocation));
 }
 
-std::vector<std::string> slurm_task_variables() {
-  return {"SLURM_PROCID",         "SLURM_LOCALID",      "SLURM_NODEID",
-          "SLURM_GTIDS",          "SLURM_TASK_PID",     "SLURM_STEP*",
-          "SLURM_NTASKS*",        "SLURM_NPROCS",       "SLURM_TASKS_PER_NODE",
-          "SLURM_CPUS_ON_NODE",   "SLURMD_NODENAME",    "SLURM_LAUNCH_NODE_IPADDR",
-          "SLURM_SRUN_COMM_*",    "SLURM_DISTRIBUTION", "SLURM_PRIO_PROCESS",
-          "SLURM_TOPOLOGY_ADDR*", "SLURM_CPU_BIND*",    "SLURM_MEM_BIND*"};
-}
-
 Result<std::string> slurm_discovery_script(const Values& values, int least) {
   const auto self = own_path();
   if (!self.ok()) return self.status();

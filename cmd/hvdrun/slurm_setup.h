@@ -21,9 +21,6 @@ namespace hvd::cli {
 Result<std::optional<discovery::SlurmAllocation>> slurm_hosts(
     const Values& values, const std::vector<std::string>& environment);
 
-// Variables that belong to a task of srun. A worker that saw them would take itself for that task.
-std::vector<std::string> slurm_task_variables();
-
 // The script that tells an elastic job which nodes may work now: this program again.
 Result<std::string> slurm_discovery_script(const Values& values, int least);
 // What that script prints.

@@ -201,6 +201,45 @@ TEST(WorkerEnvironment, NothingOfAnOuterJobPasses) {
   EXPECT_TRUE(has(given({"NCCL_SOCKET_IFNAME=e1"}), "NCCL_SOCKET_IFNAME=e1")) << "the person's own";
 }
 
+// As mpirun, mpiexec.hydra, srun and torchrun set them for one process.
+TEST(WorkerEnvironment, NothingOfAnOuterLauncherPasses) {
+  const Entries own{"PMI_RANK=0",
+                    "PMI_FD=6",
+                    "PMIX_RANK=0",
+                    "PMIX_SERVER_URI41=x",
+                    "OMPI_COMM_WORLD_SIZE=1",
+                    "OMPI_COMMAND=hvdrun",
+                    "OMPI_MCA_ess=^singleton",
+                    "OMPI_MCA_ess_base_jobid=1",
+                    "OMPI_MCA_orte_hnp_uri=x",
+                    "OMPI_MCA_pmix=^s1",
+                    "MPI_LOCALNRANKS=1",
+                    "MPI_LOCALRANKID=0",
+                    "HYDI_CONTROL_FD=7",
+                    "MV2_COMM_WORLD_RANK=0",
+                    "FLUX_TASK_RANK=0",
+                    "TORCHELASTIC_USE_AGENT_STORE=True",
+                    "SLURM_PROCID=0",
+                    "SLURM_STEP_ID=0",
+                    "SLURM_STEP_GPUS=0",
+                    "SLURM_NTASKS=1",
+                    "SLURM_PMIX_MAPPING_SERV=x"};
+  EXPECT_EQ(given(own), given({}));
+  EXPECT_EQ(from_host(own), from_host({}));
+  EXPECT_TRUE(has(given(own, {.set = {"SLURM_NTASKS"}, .excluded = {}, .included = {"PMI_*"}}),
+                  "SLURM_NTASKS=1"));
+  EXPECT_TRUE(has(given(own, {.set = {}, .excluded = {}, .included = {"PMI_*"}}), "PMI_RANK=0"));
+}
+
+TEST(WorkerEnvironment, SettingsOfMpiAndOfTheJobPass) {
+  for (const char* const entry :
+       {"OMPI_MCA_btl=tcp,self", "OMPI_MCA_pml=ob1", "OMPI_ALLOW_RUN_AS_ROOT=1",
+        "PMIX_MCA_gds=hash", "I_MPI_FABRICS=shm", "MPIR_CVAR_NEMESIS_TCP_PORT_RANGE=1:2",
+        "SLURM_JOB_ID=7", "SLURM_JOB_NODELIST=sn1", "SLURM_RESTART_COUNT=1", "PMIXER=1"}) {
+    EXPECT_TRUE(has(given({entry}), entry)) << entry;
+  }
+}
+
 TEST(WorkerEnvironment, EnvOfWhatHvdrunSetsItselfIsAnError) {
   const auto check = [](const char* word) {
     return check_env({.set = {word}, .excluded = {}, .included = {}});
@@ -230,6 +269,16 @@ TEST(WorkerEnvironment, VariablesThatDependOnTheHostComeFromTheHost) {
   }
   EXPECT_FALSE(has(names, "PATH"));
   EXPECT_TRUE(has(from_host({}), "HOME")) << "a host may have what is not set here";
+}
+
+TEST(WorkerEnvironment, TheDevicesOfAHostStayThere) {
+  for (const char* const name :
+       {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK",
+        "NEURON_RT_VISIBLE_CORES", "TPU_VISIBLE_CHIPS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE"}) {
+    const std::string entry = std::string(name) + "=0";
+    EXPECT_FALSE(has(given({entry}), entry)) << name;
+    EXPECT_TRUE(has(from_host({entry}), name)) << name;
+  }
 }
 
 TEST(WorkerEnvironment, VariablesThatAreNamedAreSent) {

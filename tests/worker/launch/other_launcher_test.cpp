@@ -419,6 +419,16 @@ TEST_P(UnderMpi, HvdrunBelowItWorks) {
   }
 }
 
+TEST_P(UnderMpi, OfItsVariablesTheWorkersOfHvdrunGetSettingsOnly) {
+  const ExitStatus end = launch(1, {binary("hvdrun"), "--tag-output=none", "-np", "1", "env"});
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_NE(end.out.find("OMPI_MCA_rmaps_base_oversubscribe=1\n"), std::string::npos) << end.out;
+  for (const char* const name : {"PMI_", "PMIX_RANK", "PMIX_SERVER", "OMPI_COMM_WORLD",
+                                 "OMPI_MCA_ess", "OMPI_MCA_orte", "MPI_LOCAL"}) {
+    EXPECT_EQ(end.out.find(name), std::string::npos) << end.out;
+  }
+}
+
 TEST_P(UnderMpi, SeveralHvdrunsAreRefusedUnlessEachIsMeant) {
   const Words job{binary("hvdrun"), "-np", "2", program_, "place"};
   const ExitStatus refused = launch(2, job);
