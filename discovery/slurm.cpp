@@ -4,99 +4,13 @@
 #include <array>
 #include <cctype>
 #include <map>
-#include <set>
 #include <utility>
 
-#include "base/printable.h"
 #include "base/text.h"
-#include "discovery/answer.h"
+#include "discovery/slurm_hostlist.h"
 
 namespace hvd::discovery {
 namespace {
-
-constexpr std::size_t kLongestNumber = 9;  // digits
-
-Status bad_hostlist(std::string_view text, std::string_view why) {
-  return {Code::invalid_argument, cat("list of nodes ", quoted(text), ": ", why)};
-}
-
-// The commas outside of brackets separate entries.
-Result<std::vector<std::string_view>> entries_of(std::string_view text) {
-  std::vector<std::string_view> entries;
-  std::size_t begin = 0;
-  bool in_brackets = false;
-  for (std::size_t i = 0; i <= text.size(); ++i) {
-    if (i == text.size() || (text[i] == ',' && !in_brackets)) {
-      if (i == begin) return bad_hostlist(text, "an entry is empty");
-      entries.push_back(text.substr(begin, i - begin));
-      begin = i + 1;
-    } else if (text[i] == '[' || text[i] == ']') {
-      if (in_brackets == (text[i] == '[')) return bad_hostlist(text, "its brackets do not match");
-      in_brackets = !in_brackets;
-    }
-  }
-  if (in_brackets) return bad_hostlist(text, "a bracket is not closed");
-  return entries;
-}
-
-bool is_number(std::string_view text) {
-  return !text.empty() && text.size() <= kLongestNumber &&
-         std::all_of(text.begin(), text.end(),
-                     [](unsigned char digit) { return std::isdigit(digit) != 0; });
-}
-
-// "01-03,7" is 01, 02, 03, 7: the width of the first number is kept.
-Result<std::vector<std::string>> expand_range(std::string_view ranges, std::string_view whole) {
-  std::vector<std::string> numbers;
-  for (const std::string& range : split(ranges, ',')) {
-    const auto dash = range.find('-');
-    const std::string first = range.substr(0, dash);
-    const std::string last = dash == std::string::npos ? first : range.substr(dash + 1);
-    if (!is_number(first) || !is_number(last)) {
-      return bad_hostlist(whole, cat(quoted(range), " is not a range of numbers"));
-    }
-
-    const int begin = *parse_number<int>(first);
-    const int end = *parse_number<int>(last);
-    if (end < begin || static_cast<std::size_t>(end - begin) >= kMaxDiscoveredHosts) {
-      return bad_hostlist(whole, cat("the range ", quoted(range), " is empty or too long"));
-    }
-    for (int number = begin; number <= end; ++number) {
-      std::string digits = std::to_string(number);
-      if (digits.size() < first.size()) digits.insert(0, first.size() - digits.size(), '0');
-      numbers.push_back(std::move(digits));
-    }
-    if (numbers.size() > kMaxDiscoveredHosts) return bad_hostlist(whole, "it has too many nodes");
-  }
-  if (numbers.empty()) return bad_hostlist(whole, "a pair of brackets is empty");
-  return numbers;
-}
-
-// All names of one entry: what stands before, in and after each of its brackets.
-Result<std::vector<std::string>> expand_entry(std::string_view entry, std::string_view whole) {
-  std::vector<std::string> names{""};
-  while (!entry.empty()) {
-    const auto open = entry.find('[');
-    for (auto& name : names) name += entry.substr(0, open);
-    if (open == std::string_view::npos) break;
-
-    const auto close = entry.find(']', open);
-    auto numbers = expand_range(entry.substr(open + 1, close - open - 1), whole);
-    if (!numbers.ok()) return numbers.status();
-    if (names.size() * numbers->size() > kMaxDiscoveredHosts) {
-      return bad_hostlist(whole, "it has too many nodes");
-    }
-
-    std::vector<std::string> longer;
-    longer.reserve(names.size() * numbers->size());
-    for (const auto& name : names) {
-      for (const auto& number : *numbers) longer.push_back(name + number);
-    }
-    names = std::move(longer);
-    entry.remove_prefix(close + 1);
-  }
-  return names;
-}
 
 // What Slurm calls a node in lines of sinfo, without the marks behind it ("down*", "allocated#").
 std::string state_word(std::string_view state) {
@@ -150,71 +64,45 @@ Result<std::vector<int>> counts_in(const VariableLookup& lookup, std::string_vie
   return counts;
 }
 
-// Slots of each of so many nodes; empty: the agents count.
-Result<std::vector<int>> slots_of_nodes(const VariableLookup& lookup, std::size_t nodes) {
-  std::vector<int> slots;
-  if (is_any_set(lookup, {"SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"})) {
-    auto tasks = counts_in(lookup, "SLURM_TASKS_PER_NODE");
-    if (!tasks.ok()) return tasks.status();
-    slots = std::move(*tasks);
-  } else if (!is_any_set(lookup, {"SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK",
-                                  "SLURM_GPUS_ON_NODE", "SLURM_JOB_GPUS"})) {
-    auto processors = counts_in(lookup, "SLURM_JOB_CPUS_PER_NODE");
-    if (!processors.ok()) return processors.status();
-    auto of_task = counts_in(lookup, "SLURM_CPUS_PER_TASK");
-    if (!of_task.ok()) return of_task.status();
-    slots = std::move(*processors);
-    for (int& count : slots) count = std::max(1, count / (of_task->empty() ? 1 : of_task->front()));
+// Slots by processors, one for as many as a task has; empty: Slurm does not say it.
+Result<std::vector<int>> slots_by_processors(const VariableLookup& lookup) {
+  auto processors = counts_in(lookup, "SLURM_JOB_CPUS_PER_NODE");
+  if (!processors.ok()) return processors.status();
+  auto of_task = counts_in(lookup, "SLURM_CPUS_PER_TASK");
+  if (!of_task.ok()) return of_task.status();
+  for (int& count : *processors) {
+    count = std::max(1, count / (of_task->empty() ? 1 : of_task->front()));
   }
-  // In a step of srun the numbers of tasks are those of the step.
-  if (slots.size() != nodes) slots.clear();
+  return processors;
+}
+
+// A node that is not in the answer of Slurm has none.
+std::vector<int> slots_by_gpus(const SlurmJob& job, const std::vector<std::string>& nodes) {
+  std::vector<int> slots;
+  for (const auto& node : nodes) {
+    const auto found = job.resources.find(node);
+    slots.push_back(found == job.resources.end() ? 0 : gpus_in(found->second));
+  }
   return slots;
 }
 
+// Slots of each of these nodes, 0 where the agents count; empty: they count on all.
+Result<std::vector<int>> slots_of_nodes(const VariableLookup& lookup, const SlurmJob& job,
+                                        const std::vector<std::string>& nodes) {
+  if (is_any_set(lookup, {"SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"})) {
+    return counts_in(lookup, "SLURM_TASKS_PER_NODE");
+  }
+  if (uses_gpus(job)) return slots_by_gpus(job, nodes);
+  return slots_by_processors(lookup);
+}
+
 }  // namespace
-
-Result<std::vector<std::string>> expand_hostlist(std::string_view text) {
-  auto entries = entries_of(text);
-  if (!entries.ok()) return entries.status();
-  std::vector<std::string> names;
-  for (const auto entry : *entries) {
-    auto more = expand_entry(entry, text);
-    if (!more.ok()) return more.status();
-    std::move(more->begin(), more->end(), std::back_inserter(names));
-    if (names.size() > kMaxDiscoveredHosts) return bad_hostlist(text, "it has too many nodes");
-  }
-  return names;
-}
-
-Result<std::vector<int>> expand_counts(std::string_view text) {
-  std::vector<int> counts;
-  for (const std::string& entry : split(text, ',')) {
-    const auto bracket = entry.find("(x");
-    const std::string_view number = std::string_view(entry).substr(0, bracket);
-    std::string_view times = "1";
-    if (bracket != std::string::npos) {
-      times = std::string_view(entry).substr(bracket + 2);
-      if (times.ends_with(')'))
-        times.remove_suffix(1);
-      else
-        times = {};
-    }
-    const auto count = parse_number<int>(number);
-    const auto repeated = parse_number<std::size_t>(times);
-    if (!is_number(number) || !is_number(times) || *count < 1 ||
-        counts.size() + *repeated > kMaxDiscoveredHosts) {
-      return Status(Code::invalid_argument, cat(quoted(text), ": must be numbers such as 2(x3),1"));
-    }
-    counts.insert(counts.end(), *repeated, *count);
-  }
-  return counts;
-}
 
 bool is_in_slurm_allocation(const VariableLookup& lookup) {
   return is_set(lookup, "SLURM_JOB_ID") && is_set(lookup, "SLURM_JOB_NODELIST");
 }
 
-Result<SlurmAllocation> slurm_allocation(const VariableLookup& lookup) {
+Result<std::string> slurm_job_id(const VariableLookup& lookup) {
   for (const auto* const name : {"SLURM_JOB_ID", "SLURM_JOB_NODELIST"}) {
     if (is_set(lookup, name)) continue;
     return Status(Code::failed_precondition,
@@ -226,14 +114,18 @@ Result<SlurmAllocation> slurm_allocation(const VariableLookup& lookup) {
                   "this is a heterogeneous job of Slurm, which hvdrun cannot use; name hosts (-H), "
                   "which are reached by SSH, or start the program itself by srun --mpi=pmix");
   }
+  return *lookup("SLURM_JOB_ID");
+}
 
-  SlurmAllocation allocation;
-  allocation.job_id = *lookup("SLURM_JOB_ID");
+Result<SlurmAllocation> slurm_allocation(const VariableLookup& lookup, SlurmJob job) {
   auto names = expand_hostlist(*lookup("SLURM_JOB_NODELIST"));
   if (!names.ok()) return names.status().with_context("SLURM_JOB_NODELIST");
-  auto slots = slots_of_nodes(lookup, names->size());
+  auto slots = slots_of_nodes(lookup, job, *names);
   if (!slots.ok()) return slots.status();
+  // In a step of srun the numbers of tasks are those of the step.
+  if (slots->size() != names->size()) slots->clear();
 
+  SlurmAllocation allocation{.job = std::move(job), .nodes = {}};
   for (std::size_t i = 0; i < names->size(); ++i) {
     allocation.nodes.push_back(
         {.name = std::move((*names)[i]), .slots = slots->empty() ? 0 : (*slots)[i]});
@@ -245,9 +137,9 @@ Result<SlurmAllocation> slurm_allocation(const VariableLookup& lookup) {
   return allocation;
 }
 
-Result<std::vector<Host>> slurm_nodes(const SlurmAllocation& allocation, std::string_view nodes,
-                                      std::string_view states, int least) {
-  auto names = expand_hostlist(trim(nodes));
+Result<std::vector<Host>> slurm_nodes(const SlurmAllocation& allocation, std::string_view states,
+                                      int least) {
+  auto names = expand_hostlist(allocation.job.nodes);
   if (!names.ok()) return names.status();
   std::map<std::string, int> slots;
   for (const Host& node : allocation.nodes) slots[node.name] = node.slots;

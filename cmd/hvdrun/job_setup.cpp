@@ -51,7 +51,7 @@ Status check_nodes(const std::vector<driver::HostSlots>& hosts,
                     [&](const discovery::Host& node) { return node.name == host.name; });
     if (is_node) continue;
     return invalid(cat("--hosts-from slurm: the host ", host.name, " is not a node of Slurm's job ",
-                       allocation.job_id));
+                       allocation.job.id));
   }
   return {};
 }

@@ -168,6 +168,21 @@ std::vector<std::string> environment_of_srun(const std::vector<std::string>& own
   return result;
 }
 
+// What Slurm says of the job now.
+Result<discovery::SlurmJob> ask_for_job(const std::string& id) {
+  const auto answer = answer_of({"scontrol", "--details", "show", "job", id});
+  if (!answer.ok()) return answer.status();
+  return discovery::parse_slurm_job(*answer, id);
+}
+
+Result<discovery::SlurmAllocation> current_allocation(const discovery::VariableLookup& lookup) {
+  const auto id = discovery::slurm_job_id(lookup);
+  if (!id.ok()) return id.status();
+  auto job = ask_for_job(*id);
+  if (!job.ok()) return job.status();
+  return discovery::slurm_allocation(lookup, *std::move(job));
+}
+
 Result<std::string> own_path() {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -200,7 +215,7 @@ Result<std::optional<discovery::SlurmAllocation>> slurm_hosts(
         "or join by themselves, not both; --min-np makes it elastic");
   }
 
-  auto allocation = discovery::slurm_allocation(lookup);
+  auto allocation = current_allocation(lookup);
   if (!allocation.ok()) {
     return allocation.status().with_context(from == "slurm" ? "--hosts-from slurm" : "Slurm");
   }
@@ -226,17 +241,15 @@ Result<std::string> current_slurm_hosts(const Values& values,
   if (!allocation->has_value()) {
     return invalid("--print-slurm-hosts: this is not an allocation of Slurm");
   }
-  const auto nodes =
-      answer_of({"squeue", "--noheader", "--jobs=" + (*allocation)->job_id, "--format=%N"});
-  if (!nodes.ok()) return nodes.status();
-  if (trim(*nodes).empty()) {
-    return Status(Code::unavailable, cat("Slurm names no node of job ", (*allocation)->job_id));
+  const discovery::SlurmJob& job = (*allocation)->job;
+  if (job.nodes.empty()) {
+    return Status(Code::unavailable, cat("Slurm names no node of job ", job.id));
   }
   const auto states =
-      answer_of({"sinfo", "--noheader", "--Node", cat("--nodes=", trim(*nodes)), "--format=%N %T"});
+      answer_of({"sinfo", "--noheader", "--Node", cat("--nodes=", job.nodes), "--format=%N %T"});
   if (!states.ok()) return states.status();
-  const auto hosts = discovery::slurm_nodes(**allocation, *nodes, *states,
-                                            SettingsReader(values).integer("min-np"));
+  const auto hosts =
+      discovery::slurm_nodes(**allocation, *states, SettingsReader(values).integer("min-np"));
   if (!hosts.ok()) return hosts.status();
   return discovery::host_lines(*hosts);
 }
@@ -254,14 +267,18 @@ Result<driver::SlurmSpec> slurm_spec(const discovery::SlurmAllocation& allocatio
     address = std::move(*found);
   }
 
-  driver::SlurmSpec slurm{.job_id = allocation.job_id,
+  driver::SlurmSpec slurm{.job_id = allocation.job.id,
                           .hvdrun_path = *path,
                           .environment = environment_of_srun(environment, spec.secrets),
+                          .gres = {},
                           .bind = {address, 0},
                           .ports = {spec.ports},
                           .token = Token::random(),
                           .token_file = {},
                           .munge_socket = {}};
+  for (const auto& [node, resources] : allocation.job.resources) {
+    slurm.gres[node] = discovery::gres_text(resources);
+  }
   if (token_file) {
     const auto token = rendezvous::load_or_create_token(*token_file);
     if (!token.ok()) return token.status();
@@ -276,7 +293,7 @@ Result<driver::SlurmSpec> slurm_spec(const discovery::SlurmAllocation& allocatio
 }
 
 Status requeue(const discovery::SlurmAllocation& allocation) {
-  return answer_of({"scontrol", "requeue", allocation.job_id}).status();
+  return answer_of({"scontrol", "requeue", allocation.job.task_id}).status();
 }
 
 }  // namespace hvd::cli

@@ -1,6 +1,6 @@
 // Jobs in a Slurm allocation: whether hvdrun takes its hosts from there, which these are, and what
-// its agents need to come back to it from the nodes. Asks Slurm by squeue, sinfo and scontrol,
-// which may take as long as Slurm's controller does.
+// its agents need to come back to it from the nodes. Asks Slurm by scontrol and sinfo, which
+// may take as long as Slurm's controller does.
 #pragma once
 
 #include <optional>

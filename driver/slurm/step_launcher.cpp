@@ -149,19 +149,37 @@ class StepLauncher::Impl {
       token_file = "/dev/stdin";
     }
 
-    // The whole of the node's part of the allocation, beside the other steps of the job.
-    const std::vector<std::string> command{
-        "srun", cat("--jobid=", spec_.job_id), cat("--nodelist=", step.node), "--nodes=1",
-        "--ntasks=1", "--overlap", "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0",
-        "--unbuffered", "--job-name=hvd-agent",
-        // What the step runs.
-        spec_.hvdrun_path, "agent", cat("--join=tls://", server_->address().to_string()),
-        cat("--token-file=", token_file), cat("--host=", step.node), "--join-timeout=60"};
-    auto process = SrunStep::start(io_, command, spec_.environment, secret,
-                                   [this, ended = &step] { on_end(ended); });
+    auto process = SrunStep::start(io_, command_of_step(step.node, token_file), spec_.environment,
+                                   secret, [this, ended = &step] { on_end(ended); });
     if (!process.ok()) return process.status();
     step.process = std::move(*process);
     return {};
+  }
+
+  // The step gets the whole of the node's part of the allocation, beside the other steps of the
+  // job. Without --gres it would inherit what the job was asked for on all nodes (--gpus=3), or for
+  // each of several tasks (--gpus-per-task=1).
+  std::vector<std::string> command_of_step(const std::string& node,
+                                           const std::string& token_file) const {
+    std::vector<std::string> command{"srun",
+                                     cat("--jobid=", spec_.job_id),
+                                     cat("--nodelist=", node),
+                                     "--nodes=1",
+                                     "--ntasks=1",
+                                     "--overlap",
+                                     "--cpu-bind=none",
+                                     "--mpi=none",
+                                     "--unbuffered",
+                                     "--kill-on-bad-exit=0",
+                                     "--job-name=hvd-agent"};
+    if (const auto gres = spec_.gres.find(node); gres != spec_.gres.end()) {
+      command.insert(command.end(), {cat("--gres=", gres->second), "--gpu-bind=none"});
+    }
+    command.insert(
+        command.end(),
+        {spec_.hvdrun_path, "agent", cat("--join=tls://", server_->address().to_string()),
+         cat("--token-file=", token_file), cat("--host=", node), "--join-timeout=60"});
+    return command;
   }
 
   void fail(const std::string& node, const std::string& why) {

@@ -17,42 +17,11 @@ VariableLookup lookup_in(const Variables& variables) {
   };
 }
 
-std::string expanded(std::string_view text) {
-  const auto names = expand_hostlist(text);
-  return names.ok() ? join(*names, " ") : "error: " + names.status().message();
-}
-
-std::string nodes_of(const Variables& variables) {
-  const auto allocation = slurm_allocation(lookup_in(variables));
+std::string nodes_of(const Variables& variables, const SlurmJob& job = {}) {
+  const auto id = slurm_job_id(lookup_in(variables));
+  if (!id.ok()) return id.status().message();
+  const auto allocation = slurm_allocation(lookup_in(variables), job);
   return allocation.ok() ? host_lines(allocation->nodes) : allocation.status().message();
-}
-
-TEST(SlurmHostlist, IsExpandedInItsOrder) {
-  EXPECT_EQ(expanded("a"), "a");
-  EXPECT_EQ(expanded("sn[1-3,7],gpu[08-11]-ib"),
-            "sn1 sn2 sn3 sn7 gpu08-ib gpu09-ib gpu10-ib gpu11-ib");
-  EXPECT_EQ(expanded("b,a"), "b a");
-  EXPECT_EQ(expanded("r[1-2]n[01-02]"), "r1n01 r1n02 r2n01 r2n02");
-  EXPECT_EQ(expanded("n[9-11]"), "n9 n10 n11");
-  EXPECT_EQ(expanded("n[099-101]"), "n099 n100 n101");
-}
-
-TEST(SlurmHostlist, AMalformedOneIsRefused) {
-  for (const auto* const text :
-       {"", ",", "a,,b", "a[1", "a1]", "a[1-", "a[2-1]", "a[x]", "a[1-2x]", "a[[1]]", "a[]",
-        "a[1-99999999999]", "a[0-999999]", "a[1-1000][1-1000]", "a[-1]"}) {
-    EXPECT_TRUE(expanded(text).starts_with("error: list of nodes"))
-        << text << ": " << expanded(text);
-  }
-}
-
-TEST(SlurmCounts, AreOneForEachNode) {
-  const auto counts = expand_counts("2(x3),1");
-  ASSERT_TRUE(counts.ok());
-  EXPECT_EQ(*counts, (std::vector<int>{2, 2, 2, 1}));
-  for (const auto* const text : {"x", "2(x)", "2(x3", "0", "-1", "2,,1", "1(x999999999)"}) {
-    EXPECT_FALSE(expand_counts(text).ok()) << text;
-  }
 }
 
 TEST(SlurmAllocations, SlotsAreTheTasksThatWereAskedFor) {
@@ -73,11 +42,23 @@ TEST(SlurmAllocations, SlotsAreProcessorsIfNobodyAskedForTasks) {
             "sn1 slots=2\nsn2 slots=1\n");
 }
 
-TEST(SlurmAllocations, GpusAreCountedByTheAgents) {
+TEST(SlurmAllocations, SlotsAreTheGpusOfEachNodeIfNobodyAskedForTasks) {
+  const Variables variables{{"SLURM_JOB_ID", "7"},
+                            {"SLURM_JOB_NODELIST", "sn[1-3]"},
+                            {"SLURM_JOB_CPUS_PER_NODE", "8(x3)"}};
+  const SlurmJob job{.resources = {{"sn1", {{"gpu", 2}}},
+                                   {"sn2", {{"gpu:a100", 1}, {"gpu:v100", 3}, {"nic", 2}}}}};
+  EXPECT_EQ(nodes_of(variables, job), "sn1 slots=2\nsn2 slots=4\nsn3\n");
+  auto with_tasks = variables;
+  with_tasks.insert({{"SLURM_NTASKS", "3"}, {"SLURM_TASKS_PER_NODE", "1(x3)"}});
+  EXPECT_EQ(nodes_of(with_tasks, job), "sn1 slots=1\nsn2 slots=1\nsn3 slots=1\n");
+}
+
+TEST(SlurmAllocations, SharesOfGpusAreCountedByTheAgents) {
   EXPECT_EQ(nodes_of({{"SLURM_JOB_ID", "7"},
                       {"SLURM_JOB_NODELIST", "sn[1-2]"},
-                      {"SLURM_GPUS_PER_NODE", "4"},
-                      {"SLURM_JOB_CPUS_PER_NODE", "8(x2)"}}),
+                      {"SLURM_JOB_CPUS_PER_NODE", "8(x2)"}},
+                     {.resources = {{"sn1", {{"shard", 4}}}, {"sn2", {{"shard", 4}}}}}),
             "sn1\nsn2\n");
 }
 
@@ -111,16 +92,16 @@ TEST(SlurmAllocations, AnEnvironmentWithoutAUsableAllocationIsRefusedWithTheReas
 
 class SlurmNodes : public testing::Test {
  protected:
-  std::string now(std::string_view nodes, std::string_view states, int least = 1) const {
-    const auto hosts = slurm_nodes(allocation_, nodes, states, least);
+  static std::string now(const std::string& nodes, std::string_view states, int least = 1) {
+    const SlurmAllocation allocation{.job = {.nodes = nodes},
+                                     .nodes = {{"sn1", 2}, {"sn2", 2}, {"sn3", 1}}};
+    const auto hosts = slurm_nodes(allocation, states, least);
     return hosts.ok() ? host_lines(*hosts) : hosts.status().message();
   }
-  const SlurmAllocation allocation_{
-      .job_id = "7", .nodes = {{"sn1", 2}, {"sn2", 2}, {"sn3", 1}}, .slots_of_newcomer = 0};
 };
 
 TEST_F(SlurmNodes, AreThoseThatSlurmStillNames) {
-  EXPECT_EQ(now("sn[1,3]\n", "sn1 allocated\nsn3 mixed\n"), "sn1 slots=2\nsn3 slots=1\n");
+  EXPECT_EQ(now("sn[1,3]", "sn1 allocated\nsn3 mixed\n"), "sn1 slots=2\nsn3 slots=1\n");
   EXPECT_EQ(now("sn[1,3-4]", ""), "sn1 slots=2\nsn3 slots=1\nsn4\n");
 }
 

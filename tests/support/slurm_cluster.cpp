@@ -58,12 +58,13 @@ std::optional<std::string> SlurmCluster::why_not() {
   return std::nullopt;
 }
 
-SlurmCluster::SlurmCluster(fs::path directory, int nodes) : directory_(std::move(directory)) {
+SlurmCluster::SlurmCluster(fs::path directory, int nodes, int gpus)
+    : directory_(std::move(directory)) {
   fs::create_directories(directory_);
   environment_ = {{"SLURM_CONF", (directory_ / "slurm.conf").string()}};
   process_ = std::make_unique<Process>(std::vector<std::string>{
       "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", kScript, directory_.string(),
-      cat(nodes), cat(free_ports(nodes + 1))});
+      cat(nodes), cat(free_ports(nodes + 1)), cat(gpus)});
   if (!process_->wait_for_output("ready")) {
     throw std::runtime_error("Slurm does not start: " + process_->err());
   }

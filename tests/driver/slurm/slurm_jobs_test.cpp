@@ -1,4 +1,5 @@
 // hvdrun in the allocations of a real Slurm of four nodes on this machine.
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <memory>
@@ -16,8 +17,9 @@ class SlurmJobs : public ElasticJobTest {
  protected:
   void SetUp() override {
     if (const auto why = SlurmCluster::why_not()) GTEST_SKIP() << *why;
-    cluster_ = std::make_unique<SlurmCluster>(directory() / "slurm", kNodes);
+    cluster_ = std::make_unique<SlurmCluster>(directory() / "slurm", kNodes, gpus());
   }
+  virtual int gpus() const { return 0; }
   void TearDown() override {
     cluster_.reset();
     ElasticJobTest::TearDown();
@@ -121,13 +123,24 @@ TEST_F(SlurmJobs, WithoutMungeATokenFileServes) {
 }
 
 TEST_F(SlurmJobs, AStepThatSlurmRefusesIsReportedWithItsMessage) {
-  // The job of these variables does not exist.
-  const std::string out = run_batch({"--nodes=1"}, cat("SLURM_JOB_ID=999999 ", hvdrun_,
-                                                       " --start-timeout 10 true; echo code $?"));
+  // The job has another node.
+  const std::string out =
+      run_batch({"--nodes=1", "--nodelist=sn2"},
+                cat("SLURM_JOB_NODELIST=sn1 ", hvdrun_, " --start-timeout 10 true; echo code $?"));
   EXPECT_NE(
       out.find("host sn1 cannot take part: start agent: Slurm could not start the agent: srun "
                "exited with code 1: "),
       std::string::npos)
+      << out;
+  EXPECT_NE(out.find("Requested node configuration is not available"), std::string::npos) << out;
+  EXPECT_NE(out.find("code 1"), std::string::npos) << out;
+}
+
+TEST_F(SlurmJobs, AJobThatSlurmDoesNotKnowIsAnError) {
+  const std::string out =
+      run_batch({"--nodes=1"}, cat("SLURM_JOB_ID=999999 ", hvdrun_, " true; echo code $?"));
+  EXPECT_NE(out.find("hvdrun: Slurm: scontrol --details show job 999999 exited with code 1: "),
+            std::string::npos)
       << out;
   EXPECT_NE(out.find("Invalid job id specified"), std::string::npos) << out;
   EXPECT_NE(out.find("code 1"), std::string::npos) << out;
@@ -232,6 +245,53 @@ TEST_F(SlurmJobs, AJobThatIsCancelledKeepsItsState) {
   expect_world(4, again);
   finish_batch(again);
   EXPECT_EQ(step_logs().steps_done_again(), 0);
+}
+
+// Each node has four GPUs.
+class SlurmGpuJobs : public SlurmJobs {
+ protected:
+  int gpus() const override { return 4; }
+  // What each worker sees, in lines "sn1 0,1" in order.
+  std::vector<std::string> seen(const Words& flags) {
+    const std::string out =
+        run_batch(flags, hvdrun_ +
+                             " --tag-output=none sh -c "
+                             "'echo see $HVD_HOSTNAME $CUDA_VISIBLE_DEVICES'; echo code $?");
+    EXPECT_NE(out.find("code 0"), std::string::npos) << join(flags, " ") << ": " << out;
+    std::vector<std::string> lines;
+    for (const auto& line : split(out, '\n')) {
+      if (line.starts_with("see ")) lines.push_back(line.substr(4));
+    }
+    std::sort(lines.begin(), lines.end());
+    return lines;
+  }
+};
+
+TEST_F(SlurmGpuJobs, AgentsGetAllGpusOfTheirNodeHoweverTheyWereAskedFor) {
+  const Words two_each{"sn1 0,1", "sn1 0,1", "sn2 0,1", "sn2 0,1"};
+  const std::vector<Words> requests{
+      {"--gpus=4", "--gpus-per-node=2"},
+      {"--gpus-per-node=2"},
+      {"--gres=gpu:2"},
+      {"--ntasks-per-node=2", "--gpus-per-task=1"},
+      {"--ntasks-per-node=2", "--gpus-per-node=2", "--gpu-bind=single:1"}};
+  for (Words flags : requests) {
+    flags.emplace_back("--nodes=2");
+    EXPECT_EQ(seen(flags), two_each) << join(flags, " ");
+  }
+  const auto three = seen({"--nodes=2", "--gpus=3"});
+  EXPECT_EQ(three.size(), 3U) << join(three, ";");
+}
+
+TEST_F(SlurmGpuJobs, SlotsAreTheGpusOfEachNodeAlsoAfterSalloc) {
+  for (const char* const gpus : {"--gres=gpu:2", "--gpus-per-node=2", "--gpus=4"}) {
+    for (const char* const processors : {"--cpus-per-task=1", "--cpus-per-task=2"}) {
+      EXPECT_EQ(slurm().command({"salloc", "--quiet", "--nodes=2", gpus, processors, hvdrun_,
+                                 "--print-slurm-hosts"}),
+                "sn1 slots=2\nsn2 slots=2")
+          << gpus << " " << processors;
+    }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,180 @@
+#include "discovery/slurm_job.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/text.h"
+#include "discovery/slurm_hostlist.h"
+
+namespace hvd::discovery {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// The words of a line, up to the name of the job, which is free text.
+Words words_of(std::string_view line) {
+  Words words;
+  for (auto& word : split(trim(line), ' ')) {
+    if (word.starts_with("JobName=")) break;
+    if (!word.empty()) words.push_back(std::move(word));
+  }
+  return words;
+}
+
+// The value of the first word "NAME=VALUE"; empty: there is none.
+std::string value_in(const Words& words, std::string_view name) {
+  for (const auto& word : words) {
+    if (word.size() > name.size() && word.starts_with(name) && word[name.size()] == '=') {
+      return word.substr(name.size() + 1);
+    }
+  }
+  return {};
+}
+
+// The lines about this job. An empty line ends what is said of one.
+std::vector<Words> lines_of_job(std::string_view text, const std::string& id) {
+  std::vector<Words> lines;
+  for (const auto& line : split(text, '\n')) {
+    auto words = words_of(line);
+    const bool is_its = !lines.empty() || value_in(words, "JobId") == id;
+    if (words.empty() && !lines.empty()) break;
+    if (is_its) lines.push_back(std::move(words));
+  }
+  return lines;
+}
+
+// "2-03:04:05", or without the days; nothing: no limit.
+std::optional<std::chrono::seconds> parse_duration(std::string_view text) {
+  std::int64_t days = 0;
+  if (const auto dash = text.find('-'); dash != std::string_view::npos) {
+    const auto number = parse_number<std::int64_t>(text.substr(0, dash));
+    if (!number) return std::nullopt;
+    days = *number;
+    text.remove_prefix(dash + 1);
+  }
+  std::chrono::seconds total = std::chrono::hours(24) * days;
+  std::chrono::seconds unit = std::chrono::hours(1);
+  const auto parts = split(text, ':');
+  if (parts.size() != 3) return std::nullopt;
+  for (const auto& part : parts) {
+    const auto number = parse_number<std::int64_t>(part);
+    if (!number) return std::nullopt;
+    total += unit * *number;
+    unit /= 60;
+  }
+  return total;
+}
+
+// "gpu:a100:2(IDX:0-1)", or "nic:2(CNT:2)" where nobody numbers them.
+std::optional<SlurmResource> parse_resource(std::string_view text) {
+  text = text.substr(0, text.find('('));
+  const auto colon = text.rfind(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  const auto count = parse_number<int>(text.substr(colon + 1));
+  if (!count || *count < 1) return std::nullopt;
+  return SlurmResource{std::string(text.substr(0, colon)), *count};
+}
+
+// Commas stand also between the numbers in brackets.
+std::vector<SlurmResource> parse_resources(std::string_view text) {
+  std::vector<SlurmResource> found;
+  int depth = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    const char letter = i < text.size() ? text[i] : ',';
+    if (letter == '(') ++depth;
+    if (letter == ')') --depth;
+    if (letter != ',' || depth > 0) continue;
+    if (auto resource = parse_resource(text.substr(begin, i - begin))) {
+      found.push_back(std::move(*resource));
+    }
+    begin = i + 1;
+  }
+  return found;
+}
+
+// Slurm ends its processes, or they have ended.
+bool has_ended(const SlurmJob& job) {
+  return job.state == "COMPLETING" || job.state == "CANCELLED";
+}
+
+std::string_view kind_of(const SlurmResource& resource) {
+  return std::string_view(resource.name).substr(0, resource.name.find(':'));
+}
+
+// "Nodes=sn[1-2] CPU_IDs=0-1 Mem=0 GRES=gpu:2(IDX:0-1)"
+Status take_share_of_nodes(const Words& line, SlurmJob& job) {
+  auto resources = parse_resources(value_in(line, "GRES"));
+  if (resources.empty()) return {};
+  const auto nodes = expand_hostlist(value_in(line, "Nodes"));
+  if (!nodes.ok()) return nodes.status();
+  for (const auto& node : *nodes) job.resources[node] = resources;
+  return {};
+}
+
+}  // namespace
+
+Result<SlurmJob> parse_slurm_job(std::string_view text, const std::string& id) {
+  const auto lines = lines_of_job(text, id);
+  if (lines.empty()) return Status(Code::not_found, cat("Slurm says nothing of its job ", id));
+  Words all;
+  for (const auto& line : lines) all.insert(all.end(), line.begin(), line.end());
+
+  SlurmJob job;
+  job.id = id;
+  job.task_id = id;
+  const std::string task = value_in(lines.front(), "ArrayTaskId");
+  if (!task.empty()) job.task_id = cat(value_in(lines.front(), "ArrayJobId"), "_", task);
+  job.nodes = value_in(all, "NodeList");
+  if (job.nodes == "(null)") job.nodes.clear();
+  job.state = value_in(all, "JobState");
+  if (job.state.empty()) {
+    return Status(Code::invalid_argument, cat("Slurm does not say the state of its job ", id));
+  }
+  // Of a job that waits again the times are those of its next run.
+  job.is_requeued = has_ended(job) && value_in(all, "EndTime") == "Unknown";
+  job.is_batch = value_in(all, "BatchFlag") == "1";
+  job.may_be_requeued = value_in(all, "Requeue") == "1";
+  const std::string preempted = value_in(all, "PreemptTime");
+  job.is_preempted = !preempted.empty() && preempted != "None";
+  job.run_time = parse_duration(value_in(all, "RunTime")).value_or(job.run_time);
+  job.time_limit = parse_duration(value_in(all, "TimeLimit"));
+  for (const auto& line : lines) {
+    if (!line.empty() && line.front().starts_with("Nodes=")) {
+      HVD_RETURN_IF_ERROR(take_share_of_nodes(line, job));
+    }
+  }
+  return job;
+}
+
+bool is_cancelled(const SlurmJob& job) {
+  const bool is_out_of_time = job.time_limit && job.run_time >= *job.time_limit;
+  return has_ended(job) && !job.is_requeued && !job.is_preempted && !is_out_of_time;
+}
+
+bool uses_gpus(const SlurmJob& job) {
+  constexpr std::array<std::string_view, 3> kKinds{"gpu", "mps", "shard"};
+  for (const auto& [node, resources] : job.resources) {
+    for (const auto& resource : resources) {
+      if (std::find(kKinds.begin(), kKinds.end(), kind_of(resource)) != kKinds.end()) return true;
+    }
+  }
+  return false;
+}
+
+int gpus_in(const std::vector<SlurmResource>& resources) {
+  int gpus = 0;
+  for (const auto& resource : resources) {
+    if (kind_of(resource) == "gpu") gpus += resource.count;
+  }
+  return gpus;
+}
+
+std::string gres_text(const std::vector<SlurmResource>& resources) {
+  std::vector<std::string> words;
+  for (const auto& resource : resources) words.push_back(cat(resource.name, ":", resource.count));
+  return join(words, ",");
+}
+
+}  // namespace hvd::discovery

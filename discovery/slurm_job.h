@@ -1,0 +1,52 @@
+// What Slurm says of one job, by `scontrol --details show job ID`. Pure parsing.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hvd::discovery {
+
+// So many generic resources of one kind: of "gpu", or of "gpu:a100" if they have a type.
+struct SlurmResource {
+  std::string name;
+  int count = 0;
+};
+
+struct SlurmJob {
+  std::string id;
+  // What `scontrol requeue` takes. The id of an array's last task means all of its tasks there.
+  std::string task_id;
+  std::string nodes;  // those that it has now, as a hostlist
+  std::string state;  // "RUNNING", "COMPLETING"
+  bool is_batch = false;
+  bool may_be_requeued = false;  // sbatch --requeue, or the default of the cluster
+  bool is_preempted = false;
+  bool is_requeued = false;  // this run of it ends, and Slurm runs it again
+  std::chrono::seconds run_time{0};
+  std::optional<std::chrono::seconds> time_limit;
+  // The job's part of each node's generic resources, if it has any there.
+  std::map<std::string, std::vector<SlurmResource>> resources;
+};
+
+// `text` may tell of several jobs: of all tasks of an array. The error says what it lacks.
+Result<SlurmJob> parse_slurm_job(std::string_view text, const std::string& id);
+
+// Somebody has cancelled the job: Slurm ends it for good before its time, and not for another job's
+// sake.
+bool is_cancelled(const SlurmJob& job);
+
+// The job has asked for GPUs, or for shares of them.
+bool uses_gpus(const SlurmJob& job);
+// GPUs of all types.
+int gpus_in(const std::vector<SlurmResource>& resources);
+
+// As --gres of srun takes them: "gpu:a100:2,nic:1".
+std::string gres_text(const std::vector<SlurmResource>& resources);
+
+}  // namespace hvd::discovery
