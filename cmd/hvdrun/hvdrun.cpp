@@ -10,9 +10,10 @@
 #include <string_view>
 #include <unistd.h>
 
+#include "base/knobs.h"
 #include "base/log.h"
-#include "base/printable.h"
 #include "base/other_launcher.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "cmd/hvdrun/agent_relay.h"
 #include "cmd/hvdrun/config_file.h"
@@ -105,6 +106,17 @@ std::string journal_to_name(const driver::JobSpec& spec, const driver::Outcome& 
   return is_asked_for || went_wrong ? outcome.journal : std::string();
 }
 
+void ask_for_requeue(const std::string& slurm_job, JobOutput& output) {
+  const auto asked = requeue_unless_cancelled(slurm_job);
+  if (!asked.ok()) {
+    return output.show(cat("hvdrun: ", printable_lines(asked.status().message()), "\n"), true);
+  }
+  output.show(*asked ? "hvdrun: Slurm was asked to run the batch script again\n"
+                     : "hvdrun: Slurm ends this job before its time, as scancel does: it was not "
+                       "asked to run the batch script again\n",
+              false);
+}
+
 int run_job(const JobSetup& setup) {
   // If the reader of the output has gone, or a file may not grow (ulimit -f), the write reports it.
   for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
@@ -149,12 +161,7 @@ int run_job(const JobSetup& setup) {
                            output.stderr_was_just_shown(outcome.failure->worker.incarnation);
     output.show(failure_report(outcome, setup.state_file, was_shown), !outcome.suspended);
   }
-  if (outcome.suspended && setup.requeue) {
-    const Status asked = requeue(*setup.slurm);
-    output.show(asked.ok() ? "hvdrun: Slurm was asked to run the batch script again\n"
-                           : cat("hvdrun: ", printable_lines(asked.message()), "\n"),
-                !asked.ok());
-  }
+  if (outcome.suspended && setup.requeue) ask_for_requeue(setup.slurm->job.id, output);
   // Without tags the bytes of the workers pass as they are, and hvdrun adds nothing.
   if (!why && setup.output.tagged) {
     output.show(end_line(outcome, setup.spec.elastic.has_value(),
@@ -212,6 +219,10 @@ int run(const CommandLine& line) {
     const auto hosts = current_slurm_hosts(*values, environment);
     return hosts.ok() ? print_and_end(*hosts) : fail(hosts.status());
   }
+  if (line.action == Action::run) {
+    const Status alone = check_hvdrun_is_alone(process_environment());
+    if (!alone.ok()) return fail(alone);
+  }
   for (const auto& warning : warnings_of_misspelt_settings(environment)) {
     print_error(cat("warning: ", warning));
   }
@@ -219,10 +230,6 @@ int run(const CommandLine& line) {
   if (!setup.ok()) return fail(setup.status());
   if (line.action == Action::print_env)
     return print_and_end(environment_text(setup->spec.environment, setup->spec.host_variables));
-  if (line.action == Action::run) {
-    const Status alone = check_hvdrun_is_alone(process_environment());
-    if (!alone.ok()) return fail(alone);
-  }
   if (line.action == Action::dry_run) {
     if (!setup->plan.oversubscription.empty()) {
       print_error(cat("warning: ", setup->plan.oversubscription));

@@ -216,6 +216,7 @@ Status take_suspension(const SettingsReader& settings, JobSetup& setup) {
   if (setup.requeue && !setup.slurm) {
     return invalid("--requeue: the job does not run in an allocation of Slurm");
   }
+  if (setup.requeue) HVD_RETURN_IF_ERROR(check_requeue(setup.slurm->job));
   if (!setup.spec.elastic) return {};
   if (setup.slurm) setup.spec.elastic->suspended_by = {SIGTERM, SIGUSR1};
   if (!settings.has("state-file")) return {};

@@ -117,7 +117,8 @@ constexpr std::array kLaunchSettings{
          .horovod_name = {},
          .type = KnobType::boolean,
          .default_text = "0",
-         .help = "When the job was suspended, ask Slurm to run its batch script again"},
+         .help = "When the job was suspended, and Slurm has not cancelled it, ask Slurm to run its "
+                 "batch script again"},
     Knob{.flag = "spares",
          .config_key = "elastic.spares",
          .variable = {},

@@ -292,8 +292,25 @@ Result<driver::SlurmSpec> slurm_spec(const discovery::SlurmAllocation& allocatio
   return slurm;
 }
 
-Status requeue(const discovery::SlurmAllocation& allocation) {
-  return answer_of({"scontrol", "requeue", allocation.job.task_id}).status();
+Status check_requeue(const discovery::SlurmJob& job) {
+  if (!job.is_batch) {
+    return invalid(cat("--requeue: Slurm runs only batch scripts again, and its job ", job.id,
+                       " is not one: it has been started by salloc or srun"));
+  }
+  if (!job.may_be_requeued) {
+    return invalid(cat("--requeue: Slurm does not run its job ", job.id,
+                       " again: give sbatch the flag --requeue, too"));
+  }
+  return {};
+}
+
+Result<bool> requeue_unless_cancelled(const std::string& job_id) {
+  const auto job = ask_for_job(job_id);
+  if (!job.ok()) return job.status();
+  if (discovery::is_cancelled(*job)) return false;
+  if (job->is_requeued) return true;
+  HVD_RETURN_IF_ERROR(answer_of({"scontrol", "requeue", job->task_id}).status());
+  return true;
 }
 
 }  // namespace hvd::cli

@@ -34,7 +34,11 @@ Result<driver::SlurmSpec> slurm_spec(const discovery::SlurmAllocation& allocatio
                                      const std::optional<std::string>& token_file,
                                      const std::vector<std::string>& environment);
 
-// Asks Slurm to run the batch script of this allocation again, which ends the present run of it.
-Status requeue(const discovery::SlurmAllocation& allocation);
+// An error of usage: Slurm would not run this job again.
+Status check_requeue(const discovery::SlurmJob& job);
+
+// Asks Slurm to run the batch script of this job again, which ends the present run of it, unless
+// somebody has asked already. False: somebody has cancelled the job, so Slurm was not asked.
+Result<bool> requeue_unless_cancelled(const std::string& job_id);
 
 }  // namespace hvd::cli

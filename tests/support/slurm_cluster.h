@@ -21,7 +21,7 @@ class SlurmCluster {
 
   // Blocks until all nodes are idle. Throws std::runtime_error with what was printed if they are
   // not within a minute. Each node has so many GPUs, which are device files and no more. Jobs of
-  // the partition "urgent" cancel jobs of the default one, a minute after they have told them.
+  // the partition "urgent" cancel jobs of the default one.
   SlurmCluster(std::filesystem::path directory, int nodes, int gpus = 0);
   ~SlurmCluster();  // ends everything
   SlurmCluster(const SlurmCluster&) = delete;

@@ -58,8 +58,11 @@ KillWait=5
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,permit_job_expansion
 SlurmdParameters=config_overrides
 GresTypes=gpu
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 NodeName=sn[1-$nodes] NodeHostname=$me NodeAddr=127.0.0.1 Port=[$((port + 1))-$((port + nodes))] CPUs=4 RealMemory=1000 $gres
-PartitionName=main Nodes=sn[1-$nodes] Default=YES MaxTime=INFINITE State=UP
+PartitionName=main Nodes=sn[1-$nodes] Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=CANCEL
+PartitionName=urgent Nodes=sn[1-$nodes] MaxTime=INFINITE State=UP PriorityTier=2 PreemptMode=OFF
 END
 export SLURM_CONF="$PWD/slurm.conf"
 slurmctld -f "$SLURM_CONF" -c

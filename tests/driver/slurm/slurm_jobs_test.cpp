@@ -229,6 +229,42 @@ TEST_F(SlurmJobs, TheNoticeBeforeTheEndSuspendsAndRequeues) {
   EXPECT_EQ(step_logs().steps_done_again(), 0);
 }
 
+TEST_F(SlurmJobs, AJobThatIsCancelledIsNotRunAgain) {
+  const std::string state = (directory() / "state").string();
+  const std::string job =
+      slurm().submit({"--nodes=2", "--ntasks-per-node=2", "--requeue"},
+                     hvdrun({"--min-np", "2", "--state-file", state, "--requeue"}));
+  expect_world(4, job);
+  slurm().command({"scancel", job});
+  ASSERT_TRUE(slurm().wait_for_output(job, "it was not asked to run the batch script again"))
+      << slurm().output(job);
+  EXPECT_TRUE(slurm().wait_for_state(job, "CANCELLED")) << slurm().output(job);
+  EXPECT_EQ(slurm().field(job, "Restarts"), "0");
+  EXPECT_TRUE(std::filesystem::exists(state));
+}
+
+// By its partition's rules Slurm would only cancel it.
+TEST_F(SlurmJobs, AJobThatIsPreemptedIsRunAgain) {
+  const std::string job = slurm().submit(
+      {"--nodes=4", "--exclusive", "--ntasks-per-node=1", "--requeue"},
+      hvdrun({"--min-np", "2", "--state-file", (directory() / "state").string(), "--requeue"}));
+  expect_world(4, job);
+  slurm().submit({"--partition=urgent", "--nodes=1", "--exclusive"}, "true");
+  ASSERT_TRUE(slurm().wait_for_state(job, "PENDING")) << slurm().output(job);
+  EXPECT_EQ(slurm().field(job, "Restarts"), "1");
+  slurm().command({"scancel", job});
+}
+
+TEST_F(SlurmJobs, RequeueIsRefusedWhereSlurmWouldNotRunTheJobAgain) {
+  const std::string line = hvdrun_ + " --requeue --min-np 1 true; echo code $?";
+  const std::string out = run_batch({"--nodes=1", "--no-requeue"}, line);
+  EXPECT_NE(out.find("give sbatch the flag --requeue, too\ncode 1"), std::string::npos) << out;
+  const std::string by_salloc =
+      slurm().command({"salloc", "--quiet", "--nodes=1", "sh", "-c", "exec 2>&1; " + line});
+  EXPECT_NE(by_salloc.find("Slurm runs only batch scripts again"), std::string::npos) << by_salloc;
+  EXPECT_NE(by_salloc.find("code 1"), std::string::npos) << by_salloc;
+}
+
 TEST_F(SlurmJobs, AJobThatIsCancelledKeepsItsState) {
   const std::string state = (directory() / "state").string();
   const std::string script = hvdrun({"--min-np", "2", "--state-file", state});
