@@ -17,6 +17,12 @@ VariableLookup lookup_in(const Variables& variables) {
   };
 }
 
+SlurmJob job_with(std::map<std::string, std::vector<SlurmResource>> resources) {
+  SlurmJob job;
+  job.resources = std::move(resources);
+  return job;
+}
+
 std::string nodes_of(const Variables& variables, const SlurmJob& job = {}) {
   const auto id = slurm_job_id(lookup_in(variables));
   if (!id.ok()) return id.status().message();
@@ -46,8 +52,8 @@ TEST(SlurmAllocations, SlotsAreTheGpusOfEachNodeIfNobodyAskedForTasks) {
   const Variables variables{{"SLURM_JOB_ID", "7"},
                             {"SLURM_JOB_NODELIST", "sn[1-3]"},
                             {"SLURM_JOB_CPUS_PER_NODE", "8(x3)"}};
-  const SlurmJob job{.resources = {{"sn1", {{"gpu", 2}}},
-                                   {"sn2", {{"gpu:a100", 1}, {"gpu:v100", 3}, {"nic", 2}}}}};
+  const SlurmJob job =
+      job_with({{"sn1", {{"gpu", 2}}}, {"sn2", {{"gpu:a100", 1}, {"gpu:v100", 3}, {"nic", 2}}}});
   EXPECT_EQ(nodes_of(variables, job), "sn1 slots=2\nsn2 slots=4\nsn3\n");
   auto with_tasks = variables;
   with_tasks.insert({{"SLURM_NTASKS", "3"}, {"SLURM_TASKS_PER_NODE", "1(x3)"}});
@@ -58,7 +64,7 @@ TEST(SlurmAllocations, SharesOfGpusAreCountedByTheAgents) {
   EXPECT_EQ(nodes_of({{"SLURM_JOB_ID", "7"},
                       {"SLURM_JOB_NODELIST", "sn[1-2]"},
                       {"SLURM_JOB_CPUS_PER_NODE", "8(x2)"}},
-                     {.resources = {{"sn1", {{"shard", 4}}}, {"sn2", {{"shard", 4}}}}}),
+                     job_with({{"sn1", {{"shard", 4}}}, {"sn2", {{"shard", 4}}}})),
             "sn1\nsn2\n");
 }
 
@@ -93,8 +99,8 @@ TEST(SlurmAllocations, AnEnvironmentWithoutAUsableAllocationIsRefusedWithTheReas
 class SlurmNodes : public testing::Test {
  protected:
   static std::string now(const std::string& nodes, std::string_view states, int least = 1) {
-    const SlurmAllocation allocation{.job = {.nodes = nodes},
-                                     .nodes = {{"sn1", 2}, {"sn2", 2}, {"sn3", 1}}};
+    SlurmAllocation allocation{.job = {}, .nodes = {{"sn1", 2}, {"sn2", 2}, {"sn3", 1}}};
+    allocation.job.nodes = nodes;
     const auto hosts = slurm_nodes(allocation, states, least);
     return hosts.ok() ? host_lines(*hosts) : hosts.status().message();
   }
