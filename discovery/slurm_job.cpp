@@ -171,9 +171,15 @@ int gpus_in(const std::vector<SlurmResource>& resources) {
   return gpus;
 }
 
-std::string gres_text(const std::vector<SlurmResource>& resources) {
+std::string gpus_text(const std::vector<SlurmResource>& resources) {
   std::vector<std::string> words;
-  for (const auto& resource : resources) words.push_back(cat(resource.name, ":", resource.count));
+  for (const auto& resource : resources) {
+    if (kind_of(resource) != "gpu") continue;
+    const auto colon = resource.name.find(':');
+    const std::string type =
+        colon == std::string::npos ? "" : cat(resource.name.substr(colon + 1), ":");
+    words.push_back(cat(type, resource.count));
+  }
   return join(words, ",");
 }
 

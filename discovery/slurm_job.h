@@ -46,7 +46,7 @@ bool uses_gpus(const SlurmJob& job);
 // GPUs of all types.
 int gpus_in(const std::vector<SlurmResource>& resources);
 
-// As --gres of srun takes them: "gpu:a100:2,nic:1".
-std::string gres_text(const std::vector<SlurmResource>& resources);
+// As --gpus of srun takes them: "a100:2,v100:1", or "2" if they have no type. Empty: there is none.
+std::string gpus_text(const std::vector<SlurmResource>& resources);
 
 }  // namespace hvd::discovery

@@ -270,14 +270,15 @@ Result<driver::SlurmSpec> slurm_spec(const discovery::SlurmAllocation& allocatio
   driver::SlurmSpec slurm{.job_id = allocation.job.id,
                           .hvdrun_path = *path,
                           .environment = environment_of_srun(environment, spec.secrets),
-                          .gres = {},
+                          .gpus = {},
                           .bind = {address, 0},
                           .ports = {spec.ports},
                           .token = Token::random(),
                           .token_file = {},
                           .munge_socket = {}};
   for (const auto& [node, resources] : allocation.job.resources) {
-    slurm.gres[node] = discovery::gres_text(resources);
+    std::string gpus = discovery::gpus_text(resources);
+    if (!gpus.empty()) slurm.gpus[node] = std::move(gpus);
   }
   if (token_file) {
     const auto token = rendezvous::load_or_create_token(*token_file);

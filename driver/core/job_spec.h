@@ -36,9 +36,9 @@ struct SlurmSpec {
   // Of srun, and of the agents that it starts; without variables that are secrets, and without
   // those by which Slurm would change what srun is asked for.
   std::vector<std::string> environment;
-  // The job's part of each node's GPUs and other generic resources, as --gres of srun takes it; a
-  // node that is not here has none, or was not known when the job began.
-  std::map<std::string, std::string> gres;
+  // The job's part of each node's GPUs, as --gpus of srun takes it; a node that is not here has
+  // none, or was not known when the job began.
+  std::map<std::string, std::string> gpus;
   // The address of this machine at which the nodes reach it; port 0: any, or one of `ports`.
   SocketAddress bind;
   ListenPorts ports = {};

@@ -157,8 +157,8 @@ class StepLauncher::Impl {
   }
 
   // The step gets the whole of the node's part of the allocation, beside the other steps of the
-  // job. Without --gres it would inherit what the job was asked for on all nodes (--gpus=3), or for
-  // each of several tasks (--gpus-per-task=1).
+  // job. Without --gpus it would inherit what the job was asked for on all nodes (--gpus=3), or for
+  // each of several tasks (--gpus-per-task=1). --gres would not replace the former.
   std::vector<std::string> command_of_step(const std::string& node,
                                            const std::string& token_file) const {
     std::vector<std::string> command{"srun",
@@ -172,8 +172,8 @@ class StepLauncher::Impl {
                                      "--unbuffered",
                                      "--kill-on-bad-exit=0",
                                      "--job-name=hvd-agent"};
-    if (const auto gres = spec_.gres.find(node); gres != spec_.gres.end()) {
-      command.insert(command.end(), {cat("--gres=", gres->second), "--gpu-bind=none"});
+    if (const auto gpus = spec_.gpus.find(node); gpus != spec_.gpus.end()) {
+      command.insert(command.end(), {cat("--gpus=", gpus->second), "--gpu-bind=none"});
     }
     command.insert(
         command.end(),

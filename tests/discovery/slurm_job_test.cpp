@@ -64,8 +64,8 @@ TEST(SlurmJob, HasItsPartOfEachNodesGpus) {
   EXPECT_EQ(job->state, "RUNNING");
   EXPECT_FALSE(job->is_batch);
   ASSERT_EQ(job->resources.size(), 2U);
-  EXPECT_EQ(gres_text(job->resources.at("sn1")), "gpu:2");
-  EXPECT_EQ(gres_text(job->resources.at("sn2")), "gpu:1");
+  EXPECT_EQ(gpus_text(job->resources.at("sn1")), "2");
+  EXPECT_EQ(gpus_text(job->resources.at("sn2")), "1");
   EXPECT_TRUE(uses_gpus(*job));
   EXPECT_FALSE(is_cancelled(*job));
 }
@@ -80,7 +80,7 @@ TEST(SlurmJob, NodesAndKindsOfResourcesMayStandTogether) {
   ASSERT_TRUE(job.ok()) << job.status().message();
   ASSERT_EQ(job->resources.size(), 2U);
   for (const char* const node : {"a1", "a2"}) {
-    EXPECT_EQ(gres_text(job->resources.at(node)), "gpu:a100:2,gpu:v100:1,nic:2");
+    EXPECT_EQ(gpus_text(job->resources.at(node)), "a100:2,v100:1");
     EXPECT_EQ(gpus_in(job->resources.at(node)), 3);
   }
 }
