@@ -39,9 +39,9 @@ const Knob* find_knob_by_variable(std::string_view variable);
 Result<std::string> knob_environment_value(const Knob& knob, std::string_view text,
                                            std::string_view shown_as = {});
 
-// What the environment says of a knob: HVD_* first, then HOROVOD_*, else nothing; an empty variable
-// says nothing. The value is checked; the error names the variable. `lookup` is getenv, or a
-// test's.
+// The value of a knob in the environment: HVD_* first, then HOROVOD_*, else nothing; an empty
+// variable counts as not set. The value is checked; the error names the variable. `lookup` is
+// getenv, or a test's.
 using EnvironmentLookup = std::function<std::optional<std::string>(std::string_view name)>;
 Result<std::optional<std::string>> knob_from_environment(const Knob& knob,
                                                          const EnvironmentLookup& lookup);

@@ -25,7 +25,7 @@ struct PortRange {
 // "40000-40999": two numbers from 1 to 65535, of which the first is not the larger one. Nothing if
 // it is not of that form.
 std::optional<PortRange> parse_port_range(std::string_view text);
-// What parse_port_range() accepts, for messages.
+// The form that parse_port_range() accepts, for messages.
 inline constexpr std::string_view kPortRangeForm =
     "two ports from 1 to 65535 with a - between them, as in 40000-40999, the smaller one first";
 

@@ -1,4 +1,4 @@
-// What a machine has for workers, and how many of them it has room for if nobody says so.
+// The resources of a machine for workers, and how many workers it has room for if nobody says so.
 #pragma once
 
 #include <string>

@@ -7,8 +7,9 @@
 
 namespace hvd {
 
-// Those that it may run on (as nproc counts them), and of these no more than the processor time of
-// its control groups is worth: a container with a quota of two processors has two. At least 1.
+// The number of processors that this process may run on (as nproc counts them), but no more than
+// the processor time of its control groups is worth: a container with a quota of two processors has
+// two. At least 1.
 int usable_cores();
 
 // Whole processors that the tightest quota on the way from a process's control group to `root`,

@@ -1,5 +1,5 @@
-// What a process asks of the machine that it runs on. The system is asked each time; any thread may
-// call.
+// Queries about the machine that this process runs on. The system is asked each time; any thread
+// may call.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace hvd {
 
-// What the machine calls itself; nothing if it does not say.
+// The name that the machine gives itself; nothing if it does not say.
 std::string machine_name();
 
 struct Interface {

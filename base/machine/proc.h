@@ -1,5 +1,5 @@
-// What Linux's /proc says of processes. Whatever ends meanwhile is simply not there any more: no
-// call here fails. Safe from any thread.
+// Facts about processes from Linux's /proc. A process that ends meanwhile is simply not there any
+// more: no call here fails. Safe from any thread.
 #pragma once
 
 #include <optional>

@@ -11,18 +11,18 @@
 
 namespace hvd {
 
-// What a worker is bound to: nothing, cores, or all processors of NUMA nodes.
+// The processors that a worker is bound to: nothing, cores, or all processors of NUMA nodes.
 enum class Binding : std::uint8_t { none, cores, numa };
 Status check(Binding binding);  // one that came from elsewhere
 
-// What the system schedules on: a hardware thread of a core.
+// The unit that the system schedules on: a hardware thread of a core.
 struct Processor {
   int number = 0;
   int core = 0;  // the lowest number of a processor of its core
   int node = 0;  // of NUMA; 0 if the system has none
 };
 
-// Those that this process may run on, those of a node together, and in it those of a core.
+// The processors that this process may run on, those of a node together, and in it those of a core.
 // `devices` is where the system describes them.
 std::vector<Processor> usable_processors(
     const std::filesystem::path& devices = "/sys/devices/system");

@@ -1,4 +1,4 @@
-// What hvdrun's driver and an agent say to each other: frames (base/frame.h) over the agent's stdin
+// The protocol between hvdrun's driver and an agent: frames (base/frame.h) over the agent's stdin
 // and stdout. The link is private to the job (its far end was inherited, or came through SSH or
 // TLS), so no handshake stands before it.
 //
@@ -127,8 +127,9 @@ struct Hello {
                      elastic, worker_silence_ms, local, first_port, last_port, listen_on, host)
 };
 
-// What all workers of a job have in common. Said once, before the first Launch; it completes every
-// Launch that follows (see complete()), so that a Launch carries only what belongs to one worker.
+// The settings that all workers of a job have in common. Sent once, before the first Launch; it
+// completes every Launch that follows (see complete()), so that a Launch carries only what belongs
+// to one worker.
 struct Program {
   static constexpr Kind kKind = Kind::program;
   std::vector<std::string> command;
@@ -224,8 +225,8 @@ struct Pause {
   HVD_MESSAGE_FIELDS(Pause, on)
 };
 
-// What do the workers do? Answered by one WorkerActivity for each of them: at once, or when it has
-// not answered for so long.
+// Asks for the activity of the workers. Answered by one WorkerActivity for each of them: at once,
+// or when it has not answered for so long.
 struct AskActivity {
   static constexpr Kind kKind = Kind::ask_activity;
   std::uint32_t id = 0;
@@ -267,7 +268,7 @@ struct Probe {
   HVD_MESSAGE_FIELDS(Probe, id, timeout_ms, targets, refusal_counts)
 };
 
-// What is this worker doing? Answered by Described, unless it has ended.
+// Asks for the activity of this worker. Answered by Described, unless it has ended.
 struct Describe {
   static constexpr Kind kKind = Kind::describe;
   Incarnation incarnation = 0;

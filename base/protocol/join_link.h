@@ -1,4 +1,4 @@
-// What `hvdrun agent --join` and the driver say to each other before the frames of agent_link.h,
+// The protocol between `hvdrun agent --join` and the driver before the frames of agent_link.h,
 // inside TLS 1.3 that both sides authenticate with the pre-shared key of a token file: Join, then
 // Accepted or Refused.
 //

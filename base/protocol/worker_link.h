@@ -1,6 +1,6 @@
-// What an agent and a worker say to each other: frames (base/frame.h) over an inherited socket
-// pair. The worker finds its descriptor's number in HVD_WORKER_FD. A plain program that never calls
-// hvd ignores it.
+// The protocol between an agent and a worker: frames (base/frame.h) over an inherited socket pair.
+// The worker finds its descriptor's number in HVD_WORKER_FD. A plain program that never calls hvd
+// ignores it.
 //
 // A worker's libhvd may be of another build than the agent. So the Welcome begins with a version
 // and the build of hvdrun, in a form that stays as it is, and so do Left and the number of its
@@ -133,7 +133,7 @@ struct Committed {
   HVD_MESSAGE_FIELDS(Committed, generation)
 };
 
-// What does the worker do? To be answered by Activity, at once.
+// Asks for the activity of the worker. To be answered by Activity, at once.
 struct AskActivity {
   static constexpr Kind kKind = Kind::ask_activity;
   std::uint32_t id = 0;

@@ -56,7 +56,7 @@ struct WorldDocument {
 inline constexpr const char* kWorldScope = "world";
 inline constexpr const char* kCurrentWorldKey = "current";    // the newest effective one
 inline constexpr const char* kProposedWorldKey = "proposed";  // the newest proposed one, if any was
-// What the members of one world tell each other stands in scopes "world.GENERATION.SOMETHING",
+// The data that the members of one world exchange stands in scopes "world.GENERATION.SOMETHING",
 // which are dropped when a newer world is in force.
 inline constexpr const char* kWorldScopePrefix = "world.";
 

@@ -41,7 +41,7 @@ class HandshakeAcceptor {
   // `self` is our own name and the generation that we serve.
   HandshakeAcceptor(const Token& token, std::string_view purpose, HandshakeIdentity self);
 
-  // What to send as soon as somebody connected.
+  // The text to send as soon as somebody has connected.
   std::string challenge() const;
   // The connector's answer. On success `reply` is to be sent and the peer's identity is returned;
   // on failure `reply` is a refusal to be sent before closing. A right token with another

@@ -27,7 +27,7 @@ class TlsSession {
   // it does not hold the token; data_loss: it does not speak this.
   Status receive(std::string_view wire);
   bool established() const;
-  // What it said, as far as it was received.
+  // The text from the other side, as far as it was received.
   std::string take_received();
   // It has said that it will say nothing more.
   bool is_closed() const;
@@ -35,7 +35,7 @@ class TlsSession {
   // Only when established.
   Status send(std::string_view text);
   void close();  // says that nothing more will come
-  // What is to be put on the wire now.
+  // The bytes that are to be put on the wire now.
   std::string take_outgoing();
   std::size_t outgoing_size() const;
 
@@ -46,7 +46,8 @@ class TlsSession {
   std::unique_ptr<State> state_;
 };
 
-// What the sessions of one side have in common. For one thread at a time; sessions may outlive it.
+// The context that the sessions of one side have in common. For one thread at a time; sessions may
+// outlive it.
 class TlsPsk {
  public:
   enum class Side { client, server };

@@ -18,7 +18,7 @@
 
 namespace hvd {
 
-// What others may do with the file. Its owner is this user or root in any case.
+// The access to the file that others may have. The file's owner is this user or root in any case.
 enum class FileTrust {
   // Nobody else may read it. Root may share its own file with a group of ours, for reading: this is
   // what `fsGroup` makes of a Secret.

@@ -4,7 +4,7 @@
 
 #include <hvd/types.h>
 
-// What CUDA's cudaStream_t and cudaEvent_t point to.
+// The types that CUDA's cudaStream_t and cudaEvent_t point to.
 struct CUstream_st;
 struct CUevent_st;
 

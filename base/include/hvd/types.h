@@ -6,7 +6,7 @@
 
 namespace hvd {
 
-// What ranks do together.
+// The operations that ranks do together.
 enum class Collective : std::uint8_t {
   allreduce = 0,
   broadcast = 1,
@@ -88,8 +88,8 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-// What a reduction sends of float32 and float64 elements: themselves, or half-precision copies. The
-// sum is made in the type that is sent.
+// The form in which a reduction sends float32 and float64 elements: themselves, or half-precision
+// copies. The sum is made in the type that is sent.
 enum class Compression : std::uint8_t { none = 0, float16 = 1, bfloat16 = 2 };
 
 // Until when an input is not there yet: a stream of a device still writes it, say.
