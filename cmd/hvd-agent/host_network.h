@@ -17,7 +17,7 @@
 
 namespace hvd::agent {
 
-// What the driver says of this host's listeners.
+// The driver's rules for this host's listeners.
 struct ListenRules {
   std::optional<PortRange> range = std::nullopt;  // nothing: any port
   // Interfaces by name, or addresses; empty, or if there is none such: all addresses.

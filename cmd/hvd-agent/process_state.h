@@ -1,4 +1,4 @@
-// What a process and all that descend from it are doing, in words for a person. A free function
+// The activity of a process and of all that descend from it, in words for a person. A free function
 // over /proc; it keeps nothing.
 #pragma once
 

@@ -21,7 +21,7 @@ namespace hvd::agent {
 
 class WorkerChannel {
  public:
-  // What the worker tells. No call may destroy the channel.
+  // The messages that the worker sends. No call may destroy the channel.
   struct Listener {
     std::function<void()> initialised;
     std::function<void()> done;

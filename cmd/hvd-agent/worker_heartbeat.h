@@ -37,8 +37,8 @@ class WorkerHeartbeat {
     bool ping = false;
     bool silent = false;
   };
-  // What is due. If the agent itself was held up since the last look, an answer may wait unread, so
-  // that this silence proves nothing.
+  // The work that is due. If the agent itself was held up since the last look, an answer may wait
+  // unread, so that this silence proves nothing.
   Look look(TimePoint now) {
     if (heard_ == kNever) return {};
     if (now - std::exchange(looked_, now) > limit_ / 2) excuse(now);

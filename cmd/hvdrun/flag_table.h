@@ -15,7 +15,7 @@ namespace hvd::cli {
 struct Flag {
   // All ways to write it, each with its dashes: "--num-proc", "-np"; the long one first.
   std::vector<std::string> names;
-  // What stands for its value, "N" or "hvd|gloo-tcp"; empty if it takes none.
+  // The placeholder for its value, "N" or "hvd|gloo-tcp"; empty if it takes none.
   std::string placeholder;
   std::string help;
   std::string group;

@@ -34,7 +34,7 @@ class LinePrefixer {
 
   // For the lines that end from now on.
   void set_tag(std::string tag) { tag_ = std::move(tag); }
-  // What can be shown now.
+  // The text that can be shown now.
   std::string push(std::string_view bytes);
   // The unfinished last line, with the \n that it lacks.
   std::string finish();

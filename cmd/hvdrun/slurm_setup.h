@@ -23,7 +23,7 @@ Result<std::optional<discovery::SlurmAllocation>> slurm_hosts(
 
 // The script that tells an elastic job which nodes may work now: this program again.
 Result<std::string> slurm_discovery_script(const Values& values, int least);
-// What that script prints.
+// The output of that script.
 Result<std::string> current_slurm_hosts(const Values& values,
                                         const std::vector<std::string>& environment);
 

@@ -1,5 +1,5 @@
-// What `hvdrun status`, `top` and `jobs` show of the answers of jobs (docs/status.md), made
-// printable: for root an answer may be that of another user's program. Pure.
+// The text that `hvdrun status`, `top` and `jobs` show of the answers of jobs (docs/status.md),
+// made printable: for root an answer may be that of another user's program. Pure.
 #pragma once
 
 #include <string>
