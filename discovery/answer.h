@@ -1,5 +1,5 @@
-// What a discovery script prints: the hosts that may work now. Pure parsing; every error names the
-// line.
+// The output of a discovery script: the hosts that may work now. Pure parsing; every error names
+// the line.
 //
 // A host a line, as in a hostfile (discovery/hosts.h): "name", "name:4", "[::1]:4", "name slots=4
 // port=2222"; comments from '#', blank lines, lines that end with CR LF. The order printed is the

@@ -27,7 +27,7 @@ struct ScriptEnd {
   std::string standard_error;
 };
 
-// What the end of a run changes.
+// The changes at the end of a run.
 struct Update {
   std::optional<std::vector<Host>> hosts;  // there is a new answer
   std::string warning;                     // one line for a person, if any
