@@ -1,4 +1,4 @@
-// What is logged of hosts while they are made ready (--log-level INFO). Pure.
+// The log of hosts while they are made ready (--log-level INFO). Pure.
 #pragma once
 
 #include <string>

@@ -85,7 +85,7 @@ class JobRunner {
   void check_liveness(TimePoint now);
   void report_waiting();
   void warn_of_journal(const Status& written);
-  // What the job has decided, for its journal, its page and its metrics.
+  // Records the decisions of the job for its journal, its page and its metrics.
   void record(const Event& event, const std::vector<Action>& actions, TimePoint now);
   // How long the members took to come into the world is part of its history.
   void note(const event::WorldEntered& entered);
@@ -209,7 +209,8 @@ class JobRunner {
 
   JobEnvironment environment_;  // but for what is a host's own
   Incarnation leader_ = 0;      // rank 0 of the world in force
-  // What each worker is started with; encoded once, whatever the number of hosts and workers.
+  // The settings that each worker is started with; encoded once, whatever the number of hosts and
+  // workers.
   SharedBytes program_;
   SharedBytes world_;  // in force
   std::uint64_t world_generation_ = 0;

@@ -1,5 +1,6 @@
-// What the workers of a job did last, as they said it themselves when their world failed or when
-// they were told to stop: for the report on a job that ends abnormally. A value, for one thread.
+// The last activities of the workers of a job, as they reported them when their world failed or
+// when they were told to stop: for the report on a job that ends abnormally. A value, for one
+// thread.
 #pragma once
 
 #include <cstdint>

@@ -48,7 +48,7 @@ struct SlurmSpec {
   std::string munge_socket;  // empty: the usual one
 };
 
-// What happens in the job is written to a file (driver/journal/journal.h).
+// The file to which the events of the job are written (driver/journal/journal.h).
 struct JournalSpec {
   std::string
       file;  // empty: one in the directory of kept journals (driver/journal/kept_journals.h)

@@ -46,14 +46,14 @@ struct Outcome {
   // The message of a worker that has found committed state lost; empty: there is none. It explains
   // all other failures.
   std::string lost_state;
-  // What the workers did last, and where the time of the last recovery went, in whole lines: of a
-  // job that has failed, if its workers have said anything.
+  // The last activities of the workers, and where the time of the last recovery went, in whole
+  // lines: of a job that has failed, if its workers have said anything.
   std::string last_activities;
   std::optional<JobSummary> summary;  // nothing: the job did not begin
   std::string journal;                // the file; empty: none was written
 };
 
-// What a job waits for.
+// A wait of the job.
 struct Waiting {
   enum class For { start, init, state, end } what = For::start;
   // "host b to be connected (3 of 4 hosts are ready)"

@@ -58,7 +58,7 @@ struct AddressProblem {
   std::vector<SocketAddress> rendezvous;             // where it listens, by preference
 };
 
-// What one host's agent is to try.
+// The addresses that one host's agent is to try.
 struct ProbeTask {
   HostIndex prober = 0;
   HostIndex subject = 0;                         // whose addresses come first; prober itself: none

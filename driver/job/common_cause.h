@@ -1,6 +1,6 @@
-// Tells a program that is wrong from slots and hosts that are: what fails the same way everywhere
-// is no host's fault, and starting it again elsewhere only burns hosts. What fails in one slot or
-// on one host, however often, is a broken slot or host, which is set aside
+// Tells a program that is wrong from slots and hosts that are: a failure that is the same
+// everywhere is no host's fault, and starting its worker again elsewhere only burns hosts. Failures
+// in one slot or on one host, however many, mean a broken slot or host, which is set aside
 // (driver/job/slot_budget.h). So slots are counted, and never failures. Pure.
 //
 //   - Nobody has ever joined, and in each slot in which a worker was started one failed; on two
@@ -11,8 +11,8 @@
 //   - Workers that had joined failed in the same way within some seconds: in three or more slots,
 //     three quarters of the world, and on two hosts if it had more than one.
 //
-// What comes from outside a program (SIGKILL, SIGTERM, SIGINT, SIGHUP, the loss of a host) says
-// nothing of it; the owner does not tell of that by failed(), but by lost().
+// A failure that comes from outside a program (SIGKILL, SIGTERM, SIGINT, SIGHUP, the loss of a
+// host) says nothing of it; the owner does not tell of that by failed(), but by lost().
 //
 // A value for one thread.
 #pragma once

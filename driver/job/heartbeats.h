@@ -70,7 +70,7 @@ class Heartbeats {
   // nobody is watched.
   std::optional<Duration> longest_silence(TimePoint now) const;
 
-  // What is being delayed, if anything is: silence of everybody, or of all other machines.
+  // Whether a verdict is being delayed: on the silence of everybody, or of all other machines.
   bool delaying() const { return delay_ != Delay::none; }
   bool delaying_everybody() const { return delay_ == Delay::everybody; }
   // When the delay ends at the latest; kNever if there is none, or it has no end.

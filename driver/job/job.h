@@ -85,8 +85,8 @@ class Job {
 
   // When a Tick is due; kNever if nothing has a deadline, and hold-ups are not looked for.
   TimePoint next_deadline() const;
-  // What the job waits for, in words for a person, of bounded length; empty only when it is
-  // finished.
+  // The events that the job waits for, in words for a person, of bounded length; empty only when it
+  // is finished.
   std::string waiting_for(TimePoint clock) const;
   // Workers cannot work yet, or not at the moment, which may take long: a person likes to hear why.
   bool preparing() const {
@@ -314,7 +314,7 @@ class Job {
   // Counts a world because of failures, and ends the job if it has had as many as it may.
   bool reset_is_one_too_many();
   bool can_never_be_enough() const;
-  // What the world in force has become.
+  // The state of the world in force.
   struct MembershipCount {
     std::vector<Incarnation> staying;
     std::vector<Incarnation> leaving;  // alive, and asked to leave
@@ -384,7 +384,8 @@ class Job {
   std::vector<std::string> worker_parts(TimePoint now) const;
   std::vector<std::string> agent_parts(TimePoint now) const;
   std::string rest_text(TimePoint until) const;
-  // What a world changes in the one in force: "b#1 was killed by SIGKILL (signal 9); c#0 joined".
+  // The difference between a next world and the one in force: "b#1 was killed by SIGKILL
+  // (signal 9); c#0 joined".
   std::string change_text(const WorldDocument& next) const;
 
   void move(JobState to);

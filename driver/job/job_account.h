@@ -17,7 +17,7 @@ namespace hvd::driver {
 
 class JobAccount {
  public:
-  // What the job answered, and the job after that.
+  // The actions with which the job answered an event, and the job after that.
   void step(const Event& event, const std::vector<Action>& actions, const Job& job, TimePoint now);
   JobSummary summary(const Job& job, TimePoint now) const;
 

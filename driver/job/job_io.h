@@ -1,6 +1,6 @@
-// What goes into the job's state machine and what comes out of it: plain values, each with a line
-// of text for logs and golden scripts. An event about a host names it by its index in
-// Job::hosts(); an incarnation in an event is what an agent claimed, and is checked.
+// The events that go into the job's state machine and the actions that come out of it: plain
+// values, each with a line of text for logs and golden scripts. An event about a host names it by
+// its index in Job::hosts(); an incarnation in an event is what an agent claimed, and is checked.
 #pragma once
 
 #include <chrono>
@@ -273,7 +273,7 @@ struct KillWorkers {
   HostIndex host = 0;
   Incarnation incarnation = kEveryWorker;
 };
-// What is it doing? Answered by Described, unless it has ended.
+// Asks for the activity of the worker. Answered by Described, unless it has ended.
 struct DescribeWorker {
   HostIndex host = 0;
   Incarnation incarnation = 0;
@@ -342,9 +342,9 @@ std::string ranks_text(const std::vector<int>& ranks);
 std::string bytes_text(std::uint64_t bytes);
 // "5 s", "0.3 s"
 std::string seconds_text(std::chrono::milliseconds time);
-// What a person is told of a worker that others wait for in hvd::init(): " has not called hvd::init
-// for 10 s, and rank 0 waits for it there: train (pid 7) runs, 1.2 s of processor time (...)".
-// `doing`: what its agent says of it; `absent`: how many such workers there are.
+// The message about a worker that others wait for in hvd::init(): " has not called hvd::init for
+// 10 s, and rank 0 waits for it there: train (pid 7) runs, 1.2 s of processor time (...)".
+// `doing`: its activity as its agent reports it; `absent`: how many such workers there are.
 std::string absent_text(const std::string& doing, int rank_that_waits, std::size_t absent,
                         std::chrono::milliseconds waited, std::chrono::milliseconds limit);
 // "214 ms: 3.0 ms to leave the previous world, 54 ms until hvdrun announced the new one, 21 ms to

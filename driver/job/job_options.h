@@ -24,8 +24,8 @@ struct ElasticOptions {
   std::chrono::milliseconds elastic_timeout{600'000};  // for there to be enough workers
   // From the wish that a worker leaves to its leaving at a commit, and from that to its exit.
   std::chrono::milliseconds leave_grace{30'000};
-  // What happens within this time is one change: losses, and joiners that get warm while others
-  // are still coming.
+  // Events within this time are one change: losses, and joiners that get warm while others are
+  // still coming.
   std::chrono::milliseconds loss_gather{5};
   // A worker that leaves may end before somebody else tells of the commit at which it left.
   std::chrono::milliseconds leave_gather{1'000};

@@ -1,4 +1,4 @@
-// What a person wants to know of a job that has ended, in numbers. A value.
+// The summary of a job that has ended, in numbers for a person. A value.
 #pragma once
 
 #include <cstddef>

@@ -20,7 +20,7 @@ struct Plan {
   std::string oversubscription;
 };
 
-// What there is to plan, before all slots are known.
+// The request for a plan, before all slots are known.
 struct PlanRequest {
   std::vector<HostSlots> hosts;  // in order
   int processes = 0;             // 0: one for each slot

@@ -1,4 +1,4 @@
-// What people have asked of a running job: hosts that take no part, and the size of the world. A
+// The requests of people to a running job: hosts that take no part, and the size of the world. A
 // value.
 #pragma once
 

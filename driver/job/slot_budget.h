@@ -1,4 +1,4 @@
-// What a failure costs: whether the slot is started again at once, or rests first, and for how
+// The cost of a failure: whether the slot is started again at once, or rests first, and for how
 // long. Pure; a random number between 0 and 1 is given in where a time is to be spread.
 //
 // Each slot may fail so many times, and so may the host be lost; one failure is forgotten after

@@ -75,7 +75,7 @@ class Workers {
   JobWorker& of(Incarnation incarnation) { return all_[index(incarnation)]; }
   const JobWorker& of(Incarnation incarnation) const { return all_[index(incarnation)]; }
 
-  // Those that have not ended.
+  // The workers that have not ended.
   const std::set<std::size_t>& live() const { return live_; }
   // Members that run and have not called hvd::init.
   const std::set<std::size_t>& absent() const { return absent_; }

@@ -13,7 +13,7 @@ enum class Probe {
   complete,  // a probe, to be answered with kHealthy
 };
 
-// What a connection is whose first bytes these are.
+// The kind of a connection whose first bytes these are.
 Probe probe_in(std::string_view received);
 
 inline constexpr std::string_view kHealthy =

@@ -38,7 +38,7 @@ bool is_quiet(const Event& event, const std::vector<Action>& actions);
 
 // The lines, each with its line feed. Bytes that are not valid UTF-8 are replaced.
 std::string journal_head(const JobIdentity& job, const JobStart& start);
-// What Job::step() answered; `hosts` are Job::hosts() after that.
+// The actions with which Job::step() answered; `hosts` are Job::hosts() after that.
 std::string journal_line(const Event& event, const std::vector<Action>& actions,
                          const std::vector<JobHost>& hosts, TimePoint now,
                          std::chrono::system_clock::time_point wall_time);

@@ -1,6 +1,7 @@
-// What goes into the job's state machine and what comes out of it (driver/job/job_io.h), as JSON:
-// each event and each action is an object with its name and its fields, which are called as in that
-// header. docs/events.md describes it for readers, docs/events.schema.json for programs. Pure.
+// The events that go into the job's state machine and the actions that come out of it
+// (driver/job/job_io.h), as JSON: each event and each action is an object with its name and its
+// fields, which are called as in that header. docs/events.md describes it for readers,
+// docs/events.schema.json for programs. Pure.
 #pragma once
 
 #include <string>

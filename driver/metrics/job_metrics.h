@@ -29,9 +29,9 @@ class JobMetrics {
   JobMetrics(const JobMetrics&) = delete;
   JobMetrics& operator=(const JobMetrics&) = delete;
 
-  // What Job::step() answered, after it. Every step is told.
+  // The actions with which Job::step() answered; `job` is as after it. Every step is told.
   void step(const Event& event, const std::vector<Action>& actions, const Job& job, TimePoint now);
-  // What the workers report, up to now; `job` as after the last step.
+  // The reports of the workers, up to now; `job` as after the last step.
   void look_at_work(const WorkWatch& work, const Job& job, TimePoint now);
   void add_output(agent_link::Stream stream, std::size_t bytes);
 

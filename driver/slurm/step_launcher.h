@@ -42,8 +42,8 @@ class StepLauncher {
   void start(const std::string& node, Done done);
   // True if a start was in progress; its step is ended.
   bool give_up(const std::string& node);
-  // What the step in progress has said: "srun: Job 7 step creation temporarily disabled". Empty:
-  // nothing, or there is none.
+  // The message of the step in progress: "srun: Job 7 step creation temporarily disabled". Empty:
+  // it has said nothing, or there is no such step.
   std::string said(const std::string& node) const;
 
   // The children of this process that must be spared when orphans are killed.

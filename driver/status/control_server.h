@@ -35,7 +35,7 @@ class ControlServer {
     // Calls `answer` once, now or later.
     std::function<void(std::function<void(std::string_view text)> answer)> dump;
     std::function<void()> stop;
-    // What a request with this body asks for. Calls `answer` once, now or later.
+    // A change that a request with this body asks for. Calls `answer` once, now or later.
     using Answer = std::function<void(bool accepted, std::string_view text)>;
     using Change = std::function<void(std::string_view body, Answer answer)>;
     Change drain;

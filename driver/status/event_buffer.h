@@ -31,7 +31,7 @@ class EventBuffer {
   // 0: there has been no event.
   std::uint64_t newest() const { return newest_; }
 
-  // What a reader gets that has all events up to number `last`.
+  // The events for a reader that has all events up to number `last`.
   struct Batch {
     std::uint64_t missed = 0;  // events that follow `last` and have been dropped
     std::string text = {};     // the next ones as server-sent events, with their numbers as ids

@@ -1,6 +1,6 @@
 // Answers HTTP/1.1 requests at a listening socket, TCP or Unix, one request for each connection.
-// What is asked for, and who may ask, is its owner's business (control_server.h,
-// metrics_server.h, page_server.h).
+// The meaning of a request, and the clients that may make it, are its owner's business
+// (control_server.h, metrics_server.h, page_server.h).
 //
 // For one thread: that of the io_context, which outlives it. A client that is slow, silent or wrong
 // costs a connection for at most ten seconds. There are few connections at a time; with one more
@@ -47,7 +47,8 @@ std::string_view bearer_token(const HttpRequest& request);
 class HttpStream {
  public:
   virtual ~HttpStream() = default;
-  // What comes next; empty: nothing for now. Called when the client has taken all before.
+  // The next part of the body; empty: there is none for now. Called when the client has taken all
+  // before.
   virtual std::string next() = 0;
   // Sent if nothing else was for some time: a client that has gone is noticed by it.
   virtual std::string idle() = 0;

@@ -26,8 +26,8 @@ struct JobSocket {
 // The sockets that belong to the owner of the directory: no links, which may lead anywhere. Empty
 // for a directory of another user, unless this one is root.
 std::vector<JobSocket> job_sockets_in(const std::string& directory);
-// Those that this user may use: of all users if it is root and HVD_RUNTIME_DIR is not set. By id;
-// some may be of jobs that were killed. Directories that cannot be read, or belong to the wrong
+// The sockets that this user may use: of all users if it is root and HVD_RUNTIME_DIR is not set. By
+// id; some may be of jobs that were killed. Directories that cannot be read, or belong to the wrong
 // user, are passed over.
 std::vector<JobSocket> find_job_sockets();
 

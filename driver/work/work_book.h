@@ -1,8 +1,8 @@
-// What the workers of a job have done so far, from the counters that they report about once a
-// second (base/protocol/work_reading.h). Pure: times are handed in. For the driver's thread.
+// The work of a job's workers so far, from the counters that they report about once a second
+// (base/protocol/work_reading.h). Pure: times are handed in. For the driver's thread.
 //
 // A worker that restarts begins again at zero, under another incarnation; the totals of the job
-// keep what ended ones did.
+// keep the work of those that have ended.
 #pragma once
 
 #include <array>
