@@ -16,8 +16,8 @@ Result<SocketAddress> parse_bind_address(std::string_view text);
 // The path names a descriptor that this process has inherited, such as /dev/fd/3. It may be a pipe,
 // from which a token can be read once.
 bool is_inherited(std::string_view path);
-// What the token file holds, without blanks around it; Code::not_found if there is none. Waits for
-// the writer of a pipe, for a while.
+// The content of the token file, without blanks around it; Code::not_found if there is none. Waits
+// for the writer of a pipe, for a while.
 Result<std::string> read_token_file(const std::string& path);
 // The token in it, which are 64 hexadecimal digits.
 Result<Token> load_token(const std::string& path);

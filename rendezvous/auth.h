@@ -30,14 +30,14 @@ struct RequestId {
   std::uint64_t counter = 0;
 };
 
-// What of a request is signed beside its id and time.
+// The parts of a request that are signed beside its id and time.
 struct SignedRequest {
   std::string_view method;
   std::string_view target;
   std::string_view body_digest;  // 64 hexadecimal digits, or "-"
 };
 
-// What of an answer is signed beside the id of its request.
+// The parts of an answer that are signed beside the id of its request.
 struct SignedAnswer {
   unsigned status = 0;
   std::uint64_t version = 0;  // 0: it has none

@@ -33,7 +33,7 @@ class Client::Connection {
 
   void cancel();
 
-  // What is asked: `what` says it for error messages ("put /world/current").
+  // The request to send: `what` describes it for error messages ("put /world/current").
   struct Request {
     std::string_view method;
     std::string target;

@@ -37,8 +37,8 @@ struct ResponseHead {
   std::int64_t time = 0;
 };
 
-// What both kinds share: a parser that stops after the head and fills `Head`, whose memory is used
-// again.
+// The part that both kinds share: a parser that stops after the head and fills `Head`, whose memory
+// is used again.
 template <bool IsRequest, typename Head>
 class HeadParser : public boost::beast::http::basic_parser<IsRequest> {
  public:

@@ -1,5 +1,6 @@
-// What one rendezvous server is ready to hold and to wait for. Each limit is refused with its own
-// status code and a reason (docs/internals/rendezvous.md). A plain value.
+// The limits of one rendezvous server: how much it holds, and how long it waits. A request beyond a
+// limit is refused with its own status code and a reason (docs/internals/rendezvous.md). A plain
+// value.
 #pragma once
 
 #include <chrono>
@@ -25,7 +26,7 @@ struct ServerLimits {
   std::chrono::milliseconds max_wait{600'000};        // of a blocking read
 };
 
-// What max_total charges for each key beside its bytes and its value's: about what the store needs
+// The charge of max_total for each key beside its bytes and its value's: about what the store needs
 // to remember it. Otherwise a million empty values would cost nothing.
 inline constexpr std::size_t kKeyOverhead = 256;
 

@@ -1,4 +1,4 @@
-// What the server answers: requests in, answers out, with the store and the signatures behind it.
+// The answers of the server: requests in, answers out, with the store and the signatures behind it.
 // No socket and no clock: rendezvous/session.h does the input and output. For one thread.
 #pragma once
 

@@ -26,7 +26,7 @@ namespace hvd::rendezvous {
 
 class Session;
 
-// What all sessions of one server share.
+// The state that all sessions of one server share.
 struct Hub {
   Hub(const Token& token, const ServerLimits& server_limits, bool legacy_clients);
 
