@@ -51,7 +51,7 @@ class Controller {
     // The result that a driving caller waits for may have come.
     std::function<void()> notify_caller;
   };
-  // What other threads have asked for.
+  // The requests of other threads.
   struct Commands {
     std::vector<Failure> failures;        // the world has failed
     std::vector<Status> suspicions;       // a data connection broke

@@ -48,7 +48,7 @@ class TreeLinks {
   // The shortest that was seen so far, if the parent is on another host and the kernel says.
   std::optional<std::chrono::microseconds> round_trip_to_parent() const;
 
-  // What has arrived from a neighbour.
+  // The messages that have arrived from a neighbour.
   struct Received {
     int rank = 0;
     std::vector<Frame> frames;  // whole ones

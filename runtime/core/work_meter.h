@@ -36,7 +36,7 @@ class WorkMeter {
   // The next step is the first one.
   void expect_first_step();
   void add(const Works& works);
-  // What was read never shrinks, although a wait may end at a time before the last reading: it ends
+  // A reading never shrinks, although a wait may end at a time before the last reading: it ends
   // when a response comes, and is told of when that is carried out.
   Reading read(trace::Nanoseconds now);
 

@@ -24,7 +24,7 @@ struct Member {
   std::string address;  // an IP address where the others reach it
 };
 
-// What a rank does, in words for a person.
+// The activity of a rank, in words for a person.
 struct RankActivity {
   std::uint64_t generation = 0;  // of its world; 0: it is in none
   std::string in_flight;         // its operations in flight

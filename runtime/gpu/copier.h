@@ -1,4 +1,4 @@
-// What hvd wants of a GPU beside all worlds, for what outlives them: memory that is kept, and a
+// The interface to a GPU beside all worlds, for parts that outlive them: memory that is kept, and a
 // queue of its own for copies, so that no thread waits for them. Implemented by the module
 // (module.h) over CUDA, and by the tests in host memory.
 //
@@ -31,10 +31,10 @@ class Copier {
   virtual Result<void*> allocate(KeptIn where, std::size_t bytes) = 0;
   virtual void release(KeptIn where, void* memory) = 0;
 
-  // What is begun after this comes after all that is in the stream of the program by now. Null: the
-  // legacy stream.
+  // Work that is begun after this comes after all that is in the stream of the program by now.
+  // Null: the legacy stream.
   virtual Status follow(cuda::Stream stream) = 0;
-  // What is put into that stream after this comes after all that was begun here.
+  // Work that is put into that stream after this comes after all that was begun here.
   virtual Status lead(cuda::Stream stream) = 0;
   // Between any two kinds of memory that the device reaches.
   virtual Status copy(void* to, const void* from, std::size_t bytes) = 0;

@@ -25,7 +25,8 @@ HVD_DIGEST_CALL constexpr std::uint64_t spread(std::uint64_t bits) {
   return bits ^ (bits >> 32);
 }
 
-// What the word number `place` adds. Of the last one the bytes that are missing are 0.
+// The share of the word number `place` in the digest. Of the last word the bytes that are missing
+// are 0.
 HVD_DIGEST_CALL constexpr std::uint64_t digest_of_word(std::uint64_t word, std::uint64_t place) {
   return spread(word ^ spread(place + 1));
 }

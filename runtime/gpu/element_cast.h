@@ -1,5 +1,5 @@
-// What an ElementCast does with one element, on a GPU (runtime/nccl/cast.cu) and, for the tests, on
-// the host: the same code for both.
+// The effect of an ElementCast on one element, on a GPU (runtime/nccl/cast.cu) and, for the tests,
+// on the host: the same code for both.
 #pragma once
 
 #include <cstddef>

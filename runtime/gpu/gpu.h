@@ -1,8 +1,8 @@
-// What hvd wants of a GPU and of whatever carries bytes between GPUs, and nothing more: memory,
-// copies that change elements on the way, events, collectives on whole buffers. What goes into
-// which buffer, which ranks form a communicator, and how it all ends when a world fails is decided
-// above it (gpu_world.h, ops/gpu_ops.h). Implemented by the module libhvd_nccl.so over CUDA and
-// NCCL (runtime/nccl/), and by the tests in host memory.
+// The interface to a GPU and to a library that carries bytes between GPUs, and nothing more:
+// memory, copies that change elements on the way, events, collectives on whole buffers. The
+// contents of each buffer, the ranks of each communicator, and the end of it all when a world fails
+// are decided above it (gpu_world.h, ops/gpu_ops.h). Implemented by the module libhvd_nccl.so over
+// CUDA and NCCL (runtime/nccl/), and by the tests in host memory.
 //
 // A Gpu is one device, for one rank. Its lanes are queues of work on the device: what is begun in a
 // lane is done in that order, and nothing here waits for it. Thread by thread: enter() first; then
@@ -31,7 +31,7 @@ struct CopyExtent {
   std::size_t elements = 0;
 };
 
-// What becomes of elements on their way: integers are wrapped into the narrower type, divided and
+// The conversion of elements on their way: integers are wrapped into the narrower type, divided and
 // truncated toward zero, then multiplied as arithmetic.h says of scale(); floating point is
 // divided, multiplied and then rounded, once.
 struct ElementCast {

@@ -1,4 +1,4 @@
-// What the operations on a GPU have in common; for gpu_*_ops.cpp.
+// The parts that the operations on a GPU have in common; for gpu_*_ops.cpp.
 #pragma once
 
 #include <functional>

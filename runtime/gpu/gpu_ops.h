@@ -4,8 +4,8 @@
 // over when the lane has come to its end (gpu/gpu_world.h), or, if all its tensors have streams of
 // the user's, when those have been told to wait for it.
 //
-// What the members must exchange first, their capabilities and how they split rows, travels over
-// the mesh, as everything on the executor's thread in the same order on all.
+// The data that the members must exchange first, their capabilities and how they split rows,
+// travels over the mesh, as everything on the executor's thread in the same order on all.
 #pragma once
 
 #include <chrono>

@@ -120,7 +120,7 @@ class GpuWorld {
     return together(link, &Link::communicator, calls);
   }
 
-  // What is in the lane now will be over: calls `over` then, or at the latest when the world has
+  // Calls `over` when the work that is in the lane now is over, or at the latest when the world has
   // failed. `temporary`: memory of the lane that may go.
   Status take_off(const std::shared_ptr<Link>& link, std::span<void* const> temporary,
                   std::span<const cuda::Stream> streams, const Completion& over);
@@ -160,7 +160,7 @@ class GpuWorld {
   bool revoke_all(const std::vector<Communicator*>& communicators);
   std::vector<Communicator*> all_communicators();
   Links all_links();
-  // What is in a lane when the world fails comes to its end within that.
+  // The work that is in a lane when the world fails comes to its end within this time.
   static constexpr std::chrono::milliseconds kQuietWithin{5'000};
   static Status was_aborted() { return {Code::aborted, "the world has failed"}; }
 

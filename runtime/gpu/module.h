@@ -28,7 +28,8 @@ inline constexpr std::string_view kModuleName = "libhvd_nccl.so";
 // copier.h.
 inline constexpr std::uint32_t kModuleInterface = 4;
 
-// What the module's one symbol, hvd_nccl_module(), returns. Its functions take no lock of ours.
+// The value that the module's one symbol, hvd_nccl_module(), returns. Its functions take no lock of
+// ours.
 struct Module {
   std::uint32_t interface = kModuleInterface;  // first, whatever else changes
   std::string_view (*build_id)() = nullptr;    // must be ours

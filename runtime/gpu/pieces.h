@@ -18,7 +18,8 @@ struct Piece {
   std::uint64_t first_block;
 };
 
-// What a kernel can be handed: 4 KB in all, and of devices and toolkits since CUDA 12.1 nearly 32.
+// The arguments that fit in one launch of a kernel: 4 KB in all, and of devices and toolkits since
+// CUDA 12.1 nearly 32.
 template <int kMax>
 struct Pieces {
   static constexpr int kCapacity = kMax;

@@ -1,5 +1,5 @@
-// What is decided of a batch before a GPU sees it: which types travel, which reduction the library
-// is asked for, what lies where in a fusion buffer. Pure.
+// The decisions about a batch before a GPU sees it: the types that travel, the reduction that the
+// library is asked for, the places of the tensors in a fusion buffer. Pure.
 #pragma once
 
 #include <cstddef>

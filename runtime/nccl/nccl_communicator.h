@@ -40,7 +40,7 @@ class NcclCommunicator final : public Communicator {
   cudaStream_t stream_;
 };
 
-// What NCCL is at hand, 22809, and 0 if it does not say.
+// The version of NCCL that is at hand, 22809, and 0 if it does not say.
 int nccl_version();
 
 }  // namespace hvd::runtime::gpu

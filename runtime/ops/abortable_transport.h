@@ -32,7 +32,7 @@ class AbortableTransport final : public gloo::transport::Context {
 
  private:
   class Buffer;
-  // What buffers share with the transport.
+  // The state that buffers share with the transport.
   struct Shared {
     std::mutex mutex;
     std::unordered_set<Buffer*> buffers;  // guarded by mutex

@@ -1,4 +1,4 @@
-// What is computed on the way of the tensors of one batch, which have all of it in common: into the
+// The arithmetic on the way of the tensors of one batch, which have all of it in common: into the
 // buffer or onto the wire, there, and out of it again. A value.
 #pragma once
 
@@ -34,7 +34,7 @@ struct BatchArithmetic {
   void pack(const void* tensor, void* buffer, std::size_t elements) const {
     convert(type, tensor, wire, buffer, elements, prescale);
   }
-  // What is left to do with reduced elements of the wire's type, if they are not unpacked.
+  // The work that is left to do with reduced elements of the wire's type, if they are not unpacked.
   void finish(void* data, std::size_t elements) const {
     if (op == ReduceOp::average) divide(wire, data, elements, ranks);
     scale(wire, data, elements, postscale);

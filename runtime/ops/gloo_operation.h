@@ -1,4 +1,4 @@
-// What the operations over Gloo have in common; for gloo_*_ops.cpp.
+// The parts that the operations over Gloo have in common; for gloo_*_ops.cpp.
 #pragma once
 
 #include <memory>

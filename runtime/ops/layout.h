@@ -47,7 +47,7 @@ std::byte* prepare_output(Entry& entry, const std::vector<std::int64_t>& shape, 
 // One rank's row in it, to be sent around, is split_words(set_size) numbers.
 std::size_t split_words(int set_size);
 std::vector<std::int64_t> encode_splits(const Entry& entry, int set_size);
-// What is wrong with the splits that a rank gave, or ok; `first_extent` is its number of rows.
+// The error in the splits that a rank gave, or ok; `first_extent` is its number of rows.
 Status check_splits(const Request& request, std::span<const std::int64_t> splits, int world_rank,
                     std::int64_t first_extent, int set_size);
 // Rows that the splits' owner sends to the set's rank; they must be right.

@@ -29,7 +29,7 @@ struct Group {
   int size() const { return static_cast<int>(ranks.size()); }
 };
 
-// What begin() has begun is over: called once, from any thread.
+// The work that begin() has begun is over: called once, from any thread.
 using Completion = std::function<void(const Status& status)>;
 
 class Operation {

@@ -26,7 +26,7 @@ void reduce_piece(const Reduction& reduction, const Piece& piece, const std::byt
 // To be called once for a piece, after its last reduction.
 void finish_piece(const Reduction& reduction, const Piece& piece);
 
-// What this rank sends.
+// The sends of this rank.
 class Departures {
  public:
   explicit Departures(const Peers& peers) : peers_(peers) {}
@@ -39,8 +39,8 @@ class Departures {
   std::deque<MessageMemory> messages_;
 };
 
-// What one rank sends to this one, in the order in which it is sent; kAhead messages are expected
-// at a time.
+// The messages that one rank sends to this one, in the order in which they are sent; kAhead
+// messages are expected at a time.
 class Arrivals {
  public:
   struct Place {

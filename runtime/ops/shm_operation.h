@@ -1,4 +1,4 @@
-// What the operations in shared memory have in common; for shm_*_ops.cpp.
+// The parts that the operations in shared memory have in common; for shm_*_ops.cpp.
 #pragma once
 
 #include <cstddef>

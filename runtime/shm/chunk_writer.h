@@ -34,7 +34,7 @@ class StoreChoice {
   static constexpr int kUntilFirstTrial = 8;
 
   Stores next() const;
-  // What next() said took so long.
+  // A fill with the stores that next() chose took so long.
   void took(Stores stores, std::size_t bytes, std::chrono::nanoseconds time);
 
  private:
@@ -72,7 +72,7 @@ class ChunkWriter {
   }
 
  private:
-  // What is less is read at once, and over before a clock could tell the difference.
+  // A smaller fill is read at once, and over before a clock could tell the difference.
   static constexpr std::size_t kLeast = 64 << 10;
   StoreChoice choice_;
 };

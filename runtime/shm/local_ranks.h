@@ -39,11 +39,11 @@ class LocalRanks {
   // this rank may use do not tell: others may use other ones.
   bool share_all_cores() const { return share_all_cores_; }
 
-  // What the others must know of this rank; empty: it does without.
+  // The text that the others must know of this rank; empty: it does without.
   std::string open();
   // `names[r]` is what open() says on rank r. An error: the ranks of this host cannot agree.
   Status form(const std::vector<std::string>& names, TimePoint deadline);
-  // What is shared after that; null: nothing.
+  // The group that the ranks share after that; null: nothing.
   const std::shared_ptr<ShmGroup>& shared() const { return host_; }
   std::shared_ptr<ShmMailbox> mailbox() const { return mailbox_; }
   void abort();

@@ -35,7 +35,7 @@ class Segment {
   static Result<UniqueFd> create_file(const char* name, std::size_t bytes);
   // New memory.
   static Result<std::shared_ptr<Segment>> create(std::size_t bytes);
-  // What another process created, of this size and sealed; anything else is an error.
+  // A segment that another process created, of this size and sealed; anything else is an error.
   static Result<std::shared_ptr<Segment>> adopt(UniqueFd fd, std::size_t bytes);
 
   // A heap (shared_heap.h), of any size. That of this process is mapped by processes that it forks,
@@ -57,7 +57,7 @@ class Segment {
 
  private:
   Segment(UniqueFd fd, std::size_t bytes) : fd_(std::move(fd)), size_(bytes), owner_(::getpid()) {}
-  // What was forked has the object, but not the mapping.
+  // A forked process has the object, but not the mapping.
   bool is_mapped() const { return data_ != nullptr && owner_ == ::getpid(); }
   struct Mapping {
     bool writable = true;

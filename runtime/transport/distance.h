@@ -1,4 +1,5 @@
-// What the kernel is told of a data connection, by how far away its other end is. Any thread.
+// The options of a data connection that the kernel is told, by how far away its other end is. Any
+// thread.
 #pragma once
 
 namespace hvd::runtime {

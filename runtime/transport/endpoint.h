@@ -1,5 +1,6 @@
-// What the messenger keeps for one buffer: which of its messages have ended. A buffer owns one and
-// gives it up with Messenger::forget(); everything in it is guarded by the messenger's mutex.
+// The record that the messenger keeps for one buffer: which of its messages have ended. A buffer
+// owns one and gives it up with Messenger::forget(); everything in it is guarded by the messenger's
+// mutex.
 #pragma once
 
 #include <array>

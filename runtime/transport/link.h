@@ -78,7 +78,7 @@ class Link {
   // Takes the endpoint's messages back; false if one of them has begun.
   bool forget(const Endpoint& endpoint);
 
-  // What epoll says.
+  // The readiness that epoll reports.
   void mark(bool readable, bool writable, bool hung_up);
   // There may be something to do.
   bool can_move() const { return (readable_ && !stopped_) || (writable_ && !outgoing_.empty()); }

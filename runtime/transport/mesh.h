@@ -19,7 +19,7 @@ namespace hvd::runtime {
 class Mesh {
  public:
   virtual ~Mesh() = default;
-  // What the others must know of this rank to connect.
+  // The address that the others must know to connect to this rank.
   virtual std::string address() const = 0;
   // `addresses[r]` is what address() says on rank r.
   virtual Status connect(const std::vector<std::string>& addresses) = 0;

@@ -1,4 +1,4 @@
-// What stands before each message on a data connection, in the byte order of the machines that we
+// The header before each message on a data connection, in the byte order of the machines that we
 // run on. Both ends have proved that they belong to the job (base/security/handshake.h) before the
 // first one travels; the checks here find corruption, not forgery.
 #pragma once

@@ -109,7 +109,7 @@ class Messenger {
     std::size_t bytes;
   };
   static StripeExtent stripe_extent(std::size_t bytes, int stripe, int stripes);
-  // What is to be known of a message that begins; null if there is one connection.
+  // The stripes of a message that begins; null if there is one connection.
   std::shared_ptr<Stripes> stripes_for(Endpoint& endpoint, Direction direction, std::uint64_t slot,
                                        int stripes, int rank) const;
   Status receive_on(int socket, std::span<const int> from, const std::shared_ptr<Receive>& wanted);
