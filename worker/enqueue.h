@@ -12,7 +12,7 @@
 
 namespace hvd::worker {
 
-// What `done` of the submissions does.
+// The effect of `done` of the submissions.
 enum class Done { wakes_only, anything };
 
 std::shared_ptr<runtime::World> enqueue(adapter::Submission work, Done done);

@@ -1,4 +1,4 @@
-// What stands behind a Handle: some submissions, from the call until the last one is done.
+// The object behind a Handle: some submissions, from the call until the last one is done.
 #pragma once
 
 #include <condition_variable>

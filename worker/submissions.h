@@ -12,7 +12,7 @@
 
 namespace hvd::worker {
 
-// What all options have, but for the name.
+// The part that all options have, but for the name.
 template <typename Options>
 adapter::Submission submission_of(Collective collective, const ConstTensorView& input,
                                   const TensorView& output, const Options& options) {

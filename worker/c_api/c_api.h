@@ -1,5 +1,6 @@
-// What the files of the C API share: exceptions become codes, pointers and numbers become values of
-// the C++ API, and integers stand for what callers hold. All is safe from any thread.
+// The helpers that the files of the C API share: exceptions become codes, pointers and numbers
+// become values of the C++ API, and integers stand for the things that callers hold. All is safe
+// from any thread.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ namespace hvd::c_api {
 int note(const std::exception_ptr& error) noexcept;
 int note(int code, const std::string& what) noexcept;
 
-// What `call` returns, or the code of what it throws. A thread that is being cancelled goes on
-// ending.
+// The value that `call` returns, or the code of the exception that it throws. A thread that is
+// being cancelled goes on ending.
 template <typename Result = int, typename Call>
 Result guard(Call call) {
   try {
@@ -176,7 +177,7 @@ class Registry {
     if (found == things_.end()) refuse(what_, " ", number, " does not exist, or is released");
     return found->second;
   }
-  // What it stood for is destroyed by the caller, outside of the lock.
+  // The thing that it stood for is destroyed by the caller, outside of the lock.
   std::shared_ptr<T> remove(std::int64_t number) {
     const std::lock_guard lock(mutex_);
     const auto found = things_.find(number);

@@ -1,4 +1,4 @@
-// What stands behind an hvd_handle: work in flight, and then its results. Safe from any thread.
+// The object behind an hvd_handle: work in flight, and then its results. Safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ struct Result {
   Device device = {};
 };
 
-// What has come of work.
+// The results of work.
 struct Results {
   std::vector<Result> tensors = {};
   std::vector<std::int64_t> received_splits = {};

@@ -1,5 +1,6 @@
-// What the members of an elastic world agree about, as pure functions of what each of them said: at
-// a commit, whether it is one; after a change of the world, from which state all go on.
+// The decisions that the members of an elastic world agree about, as pure functions of the records
+// that each of them sent: at a commit, whether it is one; after a change of the world, from which
+// state all go on.
 //
 // A commit is an agreement in two steps. Each rank keeps its state under the commit's id and says
 // that it is prepared; when all are, rank 0 writes the high-water mark to the rendezvous and then

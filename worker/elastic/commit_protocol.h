@@ -16,7 +16,7 @@ namespace hvd::worker {
 // Bytes of the state that are on their way at a time.
 inline constexpr std::uint64_t kTransferChunk = std::uint64_t{16} << 20;
 
-// What rank 0 wants to go over to: the document of a proposed world, or nothing.
+// The world that rank 0 wants to go over to: the document of a proposed world, or nothing.
 using Proposal = std::function<std::string()>;
 
 class CommitProtocol {

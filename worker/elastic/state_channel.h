@@ -1,4 +1,4 @@
-// What the members of a world say to each other about their state: collectives of the world, under
+// The exchange between the members of a world about their state: collectives of the world, under
 // names of their own, as calls that block. For any thread of the program; each name is in flight
 // once at a time.
 #pragma once

@@ -1,4 +1,4 @@
-// What stands behind hvd::elastic::State: its progress, in the worlds of this process.
+// The implementation of hvd::elastic::State: its progress, in the worlds of this process.
 #pragma once
 
 #include <functional>

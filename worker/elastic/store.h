@@ -1,6 +1,6 @@
-// What a State holds: the program's objects by name, and, unless commits are only marked, a copy of
-// all of them as they were at the last commit. The books about it are kept_states.h; tensors of a
-// GPU, which are kept in step with the rest, device_parts.h. For one thread.
+// The content of a State: the program's objects by name, and, unless commits are only marked, a
+// copy of all of them as they were at the last commit. The books about it are kept_states.h;
+// tensors of a GPU, which are kept in step with the rest, device_parts.h. For one thread.
 #pragma once
 
 #include <array>
@@ -69,7 +69,7 @@ class Store {
   // A world is entered: what is kept in it gets numbers of its own.
   void entered(std::uint64_t generation) { states_.entered(generation); }
   CommitId next() const { return states_.next(); }
-  // What this rank has whole, and how much that is.
+  // The newest state that this rank has whole, and its size.
   CommitId holds() const { return states_.newest(); }
   std::uint64_t bytes() const;
   // The same on ranks whose parts of the host are as large.

@@ -16,7 +16,7 @@
 
 namespace hvd::worker {
 
-// What each process tells the others. Its form is JSON.
+// The data about itself that each process tells the others. Its form is JSON.
 struct Introduction {
   std::string build_id;
   std::string host;

@@ -63,14 +63,15 @@ class AgentChannel {
   };
   void listen(Listener listener);
 
-  // What this process does, when the agent asks; on the channel's thread, so it must not wait.
-  // `wants_dump`: a person wants to know, also what the flight recorder holds. Before this was
-  // called the answer is that the worker is in no world yet.
+  // Sets the function that tells the activity of this process when the agent asks; it runs on the
+  // channel's thread, so it must not wait. `wants_dump`: a person wants to know, also the content
+  // of the flight recorder. Before this was called the answer is that the worker is in no world
+  // yet.
   using Activity = runtime::RankActivity;
   void answer_by(std::function<Activity(bool wants_dump)> activity);
 
-  // What this process has done so far is sent about once a second, and before it says that it is
-  // done or has left. Safe from any thread; it must not wait.
+  // The work of this process so far is sent about once a second, and before it says that it is done
+  // or has left. Safe from any thread; it must not wait.
   void report_work_by(std::function<WorkReading()> reading);
 
   // One line on stderr, and the end: at once, whatever other threads do.

@@ -55,9 +55,9 @@ class MarkWriter {
   // Of the key, as far as is known; 0: there is no key.
   std::uint64_t version() const { return version_.value_or(0); }
 
-  // What came of a read: the mark, {} without one, and its version.
+  // The result of a read: the mark, {} without one, and its version.
   void found(CommitId mark, std::uint64_t version);
-  // What came of a write.
+  // The result of a write.
   void wrote(std::uint64_t version);
   void refused() { next_ = Next::read; }  // the key has another version
   // No answer came, to either.

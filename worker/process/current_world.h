@@ -50,7 +50,7 @@ class CurrentWorld {
   bool is_of_this_process() const;
   bool is_initialized() const { return phase_ != Phase::outside && is_of_this_process(); }
 
-  // What a world brings along when it is entered.
+  // The parts that a world brings along when it is entered.
   struct Entry {
     std::shared_ptr<runtime::World> world;
     std::chrono::milliseconds shutdown_timeout{};

@@ -58,7 +58,8 @@ class Membership {
   bool wait_for_newer(TimePoint deadline);
 
   bool is_out() const;
-  // What a commit would take into force: the document of a proposed world; empty without one.
+  // The world that a commit would take into force: the document of a proposed world; empty without
+  // one.
   std::string proposal() const;
   std::optional<std::uint64_t> proposed_generation() const;
   // Whether this document is that of the last world: all members leave.

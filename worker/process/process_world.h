@@ -85,9 +85,9 @@ class ProcessWorld {
   // would be taken for the cause. In an elastic one the program goes on, and perhaps frees memory
   // that is still in flight: nothing is when this returns.
   void before_failure_is_thrown();
-  // What a call throws for this failure; HostsUpdated if the world ended as planned. While
-  // elastic::run runs, a call that a rank which has left early would have to take part in ends this
-  // world: the others need one without it.
+  // The exception that a call throws for this failure; HostsUpdated if the world ended as planned.
+  // While elastic::run runs, a call that a rank which has left early would have to take part in
+  // ends this world: the others need one without it.
   std::exception_ptr exception_of(const runtime::Failure& failure, runtime::Kind kind) const;
   // Nothing before init() and after shutdown().
   std::shared_ptr<runtime::World> world() const;

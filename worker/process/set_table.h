@@ -19,8 +19,8 @@ class SetTable {
  public:
   // No world has been entered yet.
   bool empty() const { return next_ == 0; }
-  // Those that exist from the start, of these ranks of `world`. Ranks that it does not have are an
-  // error, which names the set.
+  // The sets that exist from the start, of these ranks of `world`. Ranks that it does not have are
+  // an error, which names the set.
   static Result<SetTable> of(const std::vector<std::vector<int>>& sets, bool shrink,
                              const WorldDocument& world);
 

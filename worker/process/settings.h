@@ -1,4 +1,4 @@
-// What the environment says of the runtime's tunables (base/knobs.h), read once per init().
+// The values of the runtime's tunables (base/knobs.h) in the environment, read once per init().
 #pragma once
 
 #include <cstddef>

@@ -33,8 +33,8 @@ class WorldFollower {
   const WorldDocument* next() const;
   // It was a member, and the newest effective world does without it, or none follows.
   bool is_out() const;
-  // What rank 0 takes into force at a commit: the newest proposal, unless it is older than the
-  // world entered, or has the same members and is not the last.
+  // The world that rank 0 takes into force at a commit: the newest proposal, unless it is older
+  // than the world entered, or has the same members and is not the last.
   const WorldDocument* proposed() const;
   std::uint64_t entered() const { return entered_; }  // 0: none yet
 

@@ -27,7 +27,7 @@
 
 namespace hvd::adapter {
 
-// What came of a submission. Valid during the callback.
+// The outcome of a submission. Valid during the callback.
 struct Completion {
   std::exception_ptr error;         // null: none; else one of hvd/error.h
   void* output = nullptr;           // Submission::output's memory, or what allocate returned

@@ -163,8 +163,8 @@ Handler handler_of(T& object) {
 
 }  // namespace detail
 
-// What must survive. It refers to the program's objects, which must live as long. All ranks add the
-// same names, in the same order, before run(). For one thread at a time.
+// The state that must survive. It refers to the program's objects, which must live as long. All
+// ranks add the same names, in the same order, before run(). For one thread at a time.
 class HVD_API State {
  public:
   explicit State(StateOptions options = {});

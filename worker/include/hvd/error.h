@@ -1,6 +1,7 @@
-// What the calls of hvd throw. Every error derives from hvd::Error, and its text says what was
-// tried, on whom, what happened and what can be done. HostsUpdated is not an error and does not
-// derive from it, so that a program's `catch (const hvd::Error&)` lets it through to elastic::run.
+// The errors that the calls of hvd throw. Every error derives from hvd::Error, and its text says
+// what was tried, on whom, what happened and what can be done. HostsUpdated is not an error and
+// does not derive from it, so that a program's `catch (const hvd::Error&)` lets it through to
+// elastic::run.
 //
 //     Error
 //      +- InitError             the world could not be formed

@@ -1,4 +1,4 @@
-// What an asynchronous call returns.
+// The handle that an asynchronous call returns.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// What is not a tensor: strings of bytes, whose size may differ from rank to rank, and whole lists
-// of parameters.
+// Collectives on data that is not a tensor: strings of bytes, whose size may differ from rank to
+// rank, and whole lists of parameters.
 //
 //     const auto settings = hvd::broadcast_object(rank == 0 ? read(file) : "", {.root = 0});
 //     const auto names = hvd::allgather_object(hostname);            // names[r] is rank r's
@@ -28,8 +28,8 @@ HVD_API std::string broadcast_object(std::string_view bytes, const BroadcastOpti
 HVD_API std::string broadcast_object(std::span<const std::byte> bytes,
                                      const BroadcastOptions& options = {});
 
-// What each rank of the set gave, in the order of ranks. Ranks that have joined give nothing and
-// are left out.
+// The bytes that each rank of the set gave, in the order of ranks. Ranks that have joined give
+// nothing and are left out.
 HVD_API std::vector<std::string> allgather_object(std::string_view bytes,
                                                   const AllgatherOptions& options = {});
 HVD_API std::vector<std::string> allgather_object(std::span<const std::byte> bytes,
