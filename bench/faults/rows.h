@@ -27,7 +27,7 @@ struct Times {
   double step = 0;  // the median step when nothing happens
 };
 
-// What a round hands on.
+// The parts of a job that a round hands on.
 struct Scene {
   test::HostBed& bed;
   test::StepsJob& job;
@@ -42,7 +42,7 @@ struct Row {
   test::StepsJobOptions options;
   // Does it, and returns when, in microseconds of the monotonic clock.
   std::function<std::int64_t(Scene&)> inject;
-  // What hvdrun says when it is noticed; empty: nothing.
+  // The message of hvdrun when it notices the fault; empty: there is none.
   std::string words = {};
   // Undone after a round, so that the world becomes whole again.
   std::function<void(Scene&)> undo = {};

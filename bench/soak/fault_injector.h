@@ -31,7 +31,7 @@ class FaultInjector {
 
   // "kill", "exit", ... as FaultOptions::only knows them.
   static std::vector<std::string> names();
-  // What discovery prints when all hosts are there.
+  // The output of discovery when all hosts are there.
   static std::string answer(int hosts, int slots);
 
   // Until the time is up, or the job ends.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the model does on a GPU beside products of matrices. Everything is put into the legacy
+// The work of the model on a GPU beside products of matrices. Everything is put into the legacy
 // stream; pointers are to memory of the device, matrices lie row by row. Sums are made in one
 // order, so that equal runs give equal numbers.
 #pragma once
@@ -18,7 +18,7 @@ void gather(const float* table, const unsigned char* bytes, std::size_t count, s
 void scatter(const float* rows, const unsigned char* bytes, std::size_t count, std::size_t width,
              float* table);
 void add_bias_and_tanh(float* rows, const float* bias, std::size_t count, std::size_t width);
-// What of the gradient behind a tanh is in front of it.
+// Turns the gradient behind a tanh into the gradient in front of it.
 void tanh_gradient(const float* active, float* gradient, std::size_t count);
 // Of scores without their bias: leaves the gradient of the loss, and puts each row's loss there.
 void softmax_loss(float* scores, const float* bias, const unsigned char* next, std::size_t count,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the model is, wherever it computes: its sizes, its first weights, how it learns, and a
-// digest of its weights.
+// The description of the model, wherever it computes: its sizes, its first weights, how it learns,
+// and a digest of its weights.
 #pragma once
 
 #include <cmath>

@@ -85,7 +85,7 @@ class Training {
     std::int64_t told = 0;    // workers that were told to end
   };
 
-  // What this worker does for the next step: its share of the batch that the sampler gives to all.
+  // The work of this worker in the next step: its share of the batch that the sampler gives to all.
   struct Share {
     std::vector<unsigned char> contexts;
     std::vector<unsigned char> next;
@@ -217,7 +217,7 @@ class Training {
   std::size_t samples_since_ = 0;
 };
 
-// What main() does: trains as the command line says, and returns the exit code.
+// The body of main(): trains as the command line says, and returns the exit code.
 template <typename Model>
 int run_program(const char* name, int argc, char** argv) {
   try {
