@@ -30,7 +30,8 @@ struct DirectoryEntry {
 };
 constexpr std::size_t kNameAt = 19;  // its name lies behind `type`
 
-// What /proc says is open. No memory is taken: there may be no heap to take it from.
+// Closes the descriptors that /proc lists as open. No memory is taken: there may be no heap to take
+// it from.
 bool close_listed(unsigned first, unsigned last) {
   const int list = ::open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (list < 0) return false;

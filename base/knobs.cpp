@@ -16,7 +16,7 @@ namespace hvd {
 namespace {
 
 constexpr double kMebibyte = 1024.0 * 1024.0;
-// What fits in the int that programs built with Horovod read these values into.
+// The largest value of the int that programs built with Horovod read these values into.
 constexpr double kMaxInt = 2'147'483'647;
 constexpr double kYearInSeconds = 31'536'000;
 

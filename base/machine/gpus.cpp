@@ -10,7 +10,7 @@ namespace hvd {
 int count_gpus(const std::filesystem::path& devices) {
   int gpus = 0;
   std::error_code error;
-  // What else begins so, nvidiactl or nvidia-uvm, is no device.
+  // Other names that begin so, nvidiactl or nvidia-uvm, are not those of devices.
   for (std::filesystem::directory_iterator entry(devices, error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();

@@ -83,7 +83,7 @@ std::vector<Processor> usable_processors(const std::filesystem::path& devices) {
 std::vector<int> part_of(const std::vector<Processor>& processors, Binding binding, int part,
                          int parts) {
   if (binding == Binding::none || parts < 1) return {};
-  // What is not divided: cores, or nodes.
+  // The units that are not divided: cores, or nodes.
   std::vector<std::vector<int>> units;
   for (const Processor* before = nullptr; const Processor& one : processors) {
     const bool is_next = before == nullptr || one.node != before->node ||

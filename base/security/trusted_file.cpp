@@ -61,7 +61,7 @@ Status check_shared_secret(const struct stat& about, const FileUser& user, const
   return {};
 }
 
-// What the mode allows to others that `trust` does not.
+// Refuses a mode that allows more to others than `trust` does.
 Status check_mode(const struct stat& about, const FileUser& user, const std::string& path,
                   std::string_view what, FileTrust trust) {
   const auto fix = [&](std::string_view mode) {
