@@ -206,7 +206,7 @@ void WorkerChannel::tell(bool is_done) {
   is_done ? listener_.done() : listener_.initialised();
 }
 
-// What is told is bounded, for the driver's memory is not the worker's to fill.
+// The number of messages is bounded, for a worker must not fill the driver's memory.
 bool WorkerChannel::may_tell() {
   if (++told_ <= kMaxTold) return true;
   stop_listening(

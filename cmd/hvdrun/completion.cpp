@@ -5,7 +5,7 @@
 namespace hvd::cli {
 namespace {
 
-// What a shell can offer for a value.
+// The kinds of candidates that a shell can offer for a value.
 enum class Offer { nothing, files, directories, programs, choices };
 
 Offer offer_for(const Flag& flag) {

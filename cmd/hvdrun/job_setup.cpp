@@ -42,7 +42,7 @@ std::vector<driver::HostSlots> hosts_in(const discovery::SlurmAllocation& alloca
   return hosts;
 }
 
-// Those that are named are nodes of the allocation.
+// The named hosts are nodes of the allocation.
 Status check_nodes(const std::vector<driver::HostSlots>& hosts,
                    const discovery::SlurmAllocation& allocation) {
   for (const auto& host : hosts) {

@@ -92,7 +92,8 @@ std::string check_build_text(const GpuSupport& gpu) {
 
 namespace {
 
-// What a worker of a plan will be bound to; of another machine only the part is known here.
+// The processors that a worker of a plan will be bound to; of another machine only the part is
+// known here.
 std::string binding_text(const driver::JobSpec& spec, const WorldMember& member) {
   static const auto processors = usable_processors();
   if (member.host == "localhost") {

@@ -40,7 +40,7 @@ discovery::VariableLookup lookup_in(const std::vector<std::string>& environment)
   };
 }
 
-// What a command of Slurm prints. The error has its words.
+// The output of a command of Slurm. The error has its words.
 Result<std::string> answer_of(const std::vector<std::string>& command) {
   std::vector<std::string> words;
   for (const auto& word : command) words.push_back(shell_quote(word));
