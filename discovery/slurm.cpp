@@ -12,7 +12,7 @@
 namespace hvd::discovery {
 namespace {
 
-// What Slurm calls a node in lines of sinfo, without the marks behind it ("down*", "allocated#").
+// The state of a node in lines of sinfo, without the marks behind it ("down*", "allocated#").
 std::string state_word(std::string_view state) {
   std::string word;
   for (const char letter : state) {
