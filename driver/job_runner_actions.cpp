@@ -294,7 +294,7 @@ void JobRunner::perform(const action::Answer& action) {
   answer(action.accepted, action.text);
 }
 
-// What belongs to an older world, and comes late, says nothing of this one.
+// A report that belongs to an older world, and comes late, says nothing of this one.
 void JobRunner::keep_last_words(HostIndex host, const agent_link::WorkerActivity& activity) {
   const std::size_t index = job_->index_of(activity.incarnation);
   if (index >= job_->workers().size()) return;

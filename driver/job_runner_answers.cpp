@@ -1,4 +1,4 @@
-// What a running job answers: to hvdrun status and its like, to a Prometheus, to the browsers of
+// The answers of a running job: to hvdrun status and its like, to a Prometheus, to the browsers of
 // the status page. Requests become events of the job.
 #include <chrono>
 #include <csignal>

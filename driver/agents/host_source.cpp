@@ -117,7 +117,7 @@ class HostSource::Impl {
     tell();
   }
 
-  // Those that are named come first.
+  // The hosts that are named come first.
   void tell() {
     if (!named_ || closed_) return;
     auto found = *named_;

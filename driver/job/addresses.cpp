@@ -141,7 +141,7 @@ std::optional<bool> common_family(const AddressProblem& problem,
     }
     return true;
   };
-  // What the first host would rather have comes first.
+  // The family that the first host prefers comes first.
   const auto first = std::find_if(usable.begin(), usable.end(),
                                   [](const auto& addresses) { return !addresses.empty(); });
   if (first == usable.end()) return std::nullopt;

@@ -55,7 +55,8 @@ std::optional<CommonCause::Verdict> CommonCause::failed(const Failed& failure,
   return judge_together();
 }
 
-// What is on its way where one has failed already is tried again, and may fail as well.
+// A worker that is on its way in a slot where one has failed already is another try, and may fail
+// as well.
 bool CommonCause::all_started_have_failed() const {
   return std::all_of(fresh_.begin(), fresh_.end(),
                      [this](const auto& one) { return is_in(fresh_failures_, one.second); });

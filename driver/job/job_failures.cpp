@@ -31,7 +31,7 @@ bool Job::is_recovering() const {
          (group_.stops ? group_.is_lossy : !count_members().lost.empty());
 }
 
-// What was decided of the slots of those that failed is told with the failure.
+// The decision about the slot of a failed worker is told with the failure.
 void Job::tell_failures(const std::vector<SlotPlace>& started_again) {
   for (const std::size_t index : std::exchange(failures_.untold, {})) {
     const JobWorker& one = workers_[index];

@@ -81,8 +81,8 @@ void Job::find_reason_to_restart_group() {
   }
 }
 
-// What the workers said before the change may still be unread, if hvdrun was held up: that they
-// are done, or that the program does know hvd.
+// The messages that the workers sent before the change may still be unread, if hvdrun was held up:
+// that they are done, or that the program does know hvd.
 void Job::stop_group_when_ripe(TimePoint earliest, const std::string& why) {
   group_.changed_at = std::min(group_.changed_at, now_);
   const TimePoint ripe = std::max(earliest, group_.changed_at + options_.elastic.loss_gather);

@@ -25,7 +25,7 @@ int exit_code_of(const std::vector<FailedHost>& hosts) {
   return hosts.empty() ? kLauncherError : hosts.front().error.exit_code;
 }
 
-// What a host has to do, or what is to be done with it.
+// The step that a host has to do, or that is to be done with it.
 std::string_view to_be_done(Step step) {
   switch (step) {
     case Step::resolve:

@@ -1,5 +1,5 @@
-// What people ask of a running elastic job: to drain a host, to use it again, and to change the
-// size of the world. Each request has one answer. One that is refused changes nothing.
+// The requests of people to a running elastic job: to drain a host, to use it again, and to change
+// the size of the world. Each request has one answer. One that is refused changes nothing.
 #include <algorithm>
 #include <utility>
 
@@ -107,7 +107,7 @@ void Job::drain(const std::string& name) {
                               : " at the next commit"));
 }
 
-// Those that discovery names, but for those that are drained.
+// The hosts that discovery names, but for those that are drained.
 void Job::use_named_hosts() {
   known_.hosts = known_.named;
   if (!known_.hosts) return;

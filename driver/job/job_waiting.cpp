@@ -1,4 +1,5 @@
-// What an elastic job waits for and what has changed, in words. Nothing here changes anything.
+// The text about the events that an elastic job waits for and about its changes. Nothing here
+// changes anything.
 #include <algorithm>
 #include <map>
 

@@ -82,7 +82,7 @@ void Job::on(const event::LaunchFailed& event) {
                 exit_code_of_failed_start(event.error_number), true);
 }
 
-// What a worker says on its own descriptor may be said twice, or out of turn, or be wrong: that is
+// A message of a worker on its own descriptor may come twice, or out of turn, or be wrong: that is
 // no reason to distrust its agent.
 void Job::on(const event::Initialised& event) {
   if (worker_of(event.host, event.incarnation, "initialised") == nullptr) return;

@@ -241,11 +241,11 @@ bool Job::reset_is_one_too_many() {
 bool Job::can_never_be_enough() const {
   if (!options_.elastic.hosts_are_fixed) return false;
   int slots = 0;
-  // What is drained may be used again.
+  // A drained host may be used again.
   for (const auto& found : *known_.named) {
     const std::string& name = found.host.name;
     if (budget_.rest_ends(name) == kNever) continue;
-    // What its agent has not counted yet may be any number.
+    // Slots that its agent has not counted yet may be any number.
     if (slots_of(found.host) == 0) return false;
     slots += slots_of(found.host);
     for (const int slot : budget_.resting_slots(name, now_)) {

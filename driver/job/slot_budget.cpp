@@ -53,7 +53,7 @@ TimePoint SlotBudget::begin(Rest& rest, TimePoint now, double random,
   const double doublings = std::min(std::round(before), kMaxDoublings);
   const std::chrono::duration<double, std::milli> shortest = options.shortest;
   const std::chrono::duration<double, std::milli> longest = options.longest;
-  // What failed together comes back one by one.
+  // Slots and hosts that failed together come back one by one.
   const auto time = std::min(shortest * std::exp2(doublings) + shortest * random, longest);
   return rest.ends = now + std::chrono::duration_cast<std::chrono::milliseconds>(time);
 }

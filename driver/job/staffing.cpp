@@ -7,7 +7,7 @@
 namespace hvd::driver {
 namespace {
 
-// What is there of one room.
+// The use of one room.
 struct Use {
   const Room* room = nullptr;
   std::vector<int> taken;  // slots

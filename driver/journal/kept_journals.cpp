@@ -42,7 +42,7 @@ bool is_being_written(const fs::path& file) {
   return fd && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
-// What cannot be looked at or removed stays.
+// A journal that cannot be looked at or removed stays.
 void remove_oldest(const std::string& directory) {
   std::vector<std::pair<fs::file_time_type, fs::path>> journals;
   std::error_code error;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array<std::string_view, kHostOutcomes> kHostOutcomeNames{"left", "lost", "failed"};
 
-// What this change of a host's state ends, if anything.
+// The outcome of the phase that this change of a host's state ends, if it ends one.
 std::optional<HostOutcome> outcome_of_move(HostState from, HostState to) {
   if (from == HostState::ready && to == HostState::closing) return HostOutcome::left;
   const bool ends = to == HostState::dropping || to == HostState::gone;

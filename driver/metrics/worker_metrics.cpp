@@ -41,7 +41,7 @@ void WorkerMetrics::add_output(agent_link::Stream stream, std::size_t bytes) {
 
 void WorkerMetrics::on_step(const JobStep& step, const NamedByStep& named) {
   seen_.resize(step.job.workers().size());
-  // What was asked in this step is not why a worker has ended in it.
+  // A request in this step is not the reason for which a worker has ended in it.
   for (const std::size_t worker : named.workers) note(worker, step);
   note_actions(step);
 }

@@ -213,7 +213,7 @@ class HttpListener::Impl : public std::enable_shared_from_this<Impl> {
       std::ostringstream head;
       head << response_.base();
       piece_ = head.str();
-      // What a client has not read when it is given up is dropped by the system, too.
+      // Data that a client has not read when it is given up is dropped by the system, too.
       error_code ignored;
       stream_.socket().set_option(asio::socket_base::linger(true, 0), ignored);
       stream_.socket().non_blocking(true, ignored);

@@ -21,7 +21,7 @@ CollectiveWork work_of(const WorkReading& reading, Collective kind) {
   return {kind, 0, 0};
 }
 
-// What was heard is never taken back, whatever a worker says.
+// A number that was heard is never taken back, whatever a worker says.
 WorkReading at_least(const WorkReading& before, WorkReading now) {
   now.steps = std::max(now.steps, before.steps);
   now.waited_ns = std::max(now.waited_ns, before.waited_ns);

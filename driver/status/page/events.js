@@ -101,7 +101,7 @@ const ACTIONS = {
 // They say only that time has passed: what was decided then is what has happened.
 const QUIET = new Set(["tick", "heard", "unserved"]);
 
-// What an event and its decisions are in words: {kinds, tone, text, then}.
+// The text about an event and its decisions: {kinds, tone, text, then}.
 export function inWords(event) {
   const kinds = new Set([KIND_OF_EVENT[event.event] ?? "other"]);
   let tone = event.event === "exited" && ending(event) !== "ended well" ? "bad" : "";

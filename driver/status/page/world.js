@@ -6,7 +6,7 @@ const STATES = {
   done: "is done",
 };
 
-// What a person reads about a worker, in one line.
+// The text about a worker for a person, in one line.
 export function workerText(worker) {
   const parts = [worker.rank === null ? `${worker.worker}, without a rank` : `rank ${worker.rank}, ${worker.worker}`];
   parts.push(STATES[worker.state] ?? worker.state);
