@@ -33,8 +33,8 @@ void append_hex(std::string& out, const Digest& digest) {
   }
 }
 
-// What a request's MAC covers. Method and target hold no line break, so nothing can be shifted from
-// one field to the next.
+// The text that a request's MAC covers. Method and target hold no line break, so nothing can be
+// shifted from one field to the next.
 void append_request_text(std::string& out, std::string_view method, std::string_view target,
                          std::string_view parameters) {
   out.append("hvd rendezvous request\n").append(method).append("\n");

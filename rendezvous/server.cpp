@@ -27,7 +27,7 @@ using boost::system::error_code;
 constexpr int kBacklog = 16'384;  // thousands of workers may come at the same moment
 constexpr std::chrono::milliseconds kPauseWithoutDescriptors{50};
 
-// What goes wrong here goes wrong for one connection only.
+// An error here ends one connection only.
 void log_escaped(const char* what, const std::exception_ptr& escaped) {
   if (!escaped) return;
   try {

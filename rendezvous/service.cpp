@@ -130,8 +130,8 @@ std::optional<Reply> Service::admit(const RequestHead& head, Ticket& ticket, std
     }
   }
 
-  // What the framing alone makes impossible is told before any check of the client: it gives
-  // nothing away.
+  // A request that the framing alone makes impossible is refused before any check of the client:
+  // the refusal gives nothing away.
   if (head.chunked || (with_body && !head.content_length)) {
     return make_error(411, "the body's length must be given (Content-Length)");
   }

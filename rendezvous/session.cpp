@@ -323,7 +323,7 @@ awaitable<void> Session::serve(std::unique_ptr<Session> session) {
       refusal = make_error(503, "too many bodies are on their way to this server; try again");
     }
     if (refusal) {
-      // What is left of the request cannot be told from the next one; and strangers do not stay.
+      // The rest of the request cannot be told from the next one; and strangers do not stay.
       refusal->close = size > 0 || self.head_.chunked || !self.ticket_.is_signed;
       going_on = co_await self.answer(*refusal);
       continue;
