@@ -10,7 +10,7 @@ namespace {
 using gpu::Communicator;
 using gpu::CopyExtent;
 
-// What the ranks give of one tensor, and where it goes.
+// The shares of the ranks in one tensor, and the memory where it goes.
 struct Gathered {
   const std::byte* input;
   std::byte* output;

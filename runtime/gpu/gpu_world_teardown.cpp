@@ -60,7 +60,7 @@ void GpuWorld::retire() {
   auto teardown = std::make_unique<AsyncDestroy>(options_.limits);
   perform(*teardown,
           teardown->tell([](CommunicatorTeardown& it) { return it.failed(Clock::now()); }));
-  // What ran comes to its end now; the memory is the caller's again.
+  // The work in flight comes to its end now; the memory is the caller's again.
   const auto quiet_by = Clock::now() + kQuietWithin;
   std::list<Flight> flights;
   {

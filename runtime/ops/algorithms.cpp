@@ -27,7 +27,7 @@ void doubling_allreduce(const Peers& peers, void* data, std::size_t elements,
     own.wait_received();
     return;
   }
-  // What arrives at each step has a place of its own, so that all of it can be expected now.
+  // The data of each step arrives at a place of its own, so that all of it can be expected now.
   std::vector<int> partners;
   if (rank + core < peers.size()) partners.push_back(rank + core);
   const bool has_extra = !partners.empty();

@@ -221,7 +221,7 @@ Status GlooMesh::connect(const std::vector<std::string>& addresses) {
     peers.push_back({partner, for_us, connects(own, theirs)});
     if (peers.back().we_connect) dialled_.insert(theirs);
   }
-  // Those that we connect to answer by themselves; those that connect to us do so in their own
+  // Peers that we connect to answer by themselves; peers that connect to us do so in their own
   // time. In this order there is no circle of waiting ranks.
   std::stable_partition(peers.begin(), peers.end(), [](const Peer& p) { return p.we_connect; });
   for (const auto& peer : peers) {

@@ -70,7 +70,7 @@ void Halving::reduce_scatter() {
       if (is_last) finish_piece(reduction_, piece);
     }
   }
-  // What was given away is what the gathering overwrites.
+  // The gathering overwrites the pieces that were given away.
   departures_.await();
 }
 

@@ -8,7 +8,8 @@
 namespace hvd::runtime {
 namespace {
 
-// What the ranks of one host pass on in one lane, after another.
+// Puts the parts of `more` behind those of `block`, as the ranks of one host pass them on in one
+// lane.
 void append(Block& block, const Block& more) {
   block.insert(block.end(), more.begin(), more.end());
 }

@@ -62,8 +62,8 @@ class ChunkReduction {
   }
 
  private:
-  // What is computed on the way in is stored as cached by that, and otherwise copied from the
-  // cache.
+  // With cached stores, elements that are computed on the way in are stored by the computation
+  // itself; otherwise they are copied from the cache.
   void pack_piece(CopyFunction copy, const std::byte* from, std::size_t count,
                   std::byte* to) const {
     if (arithmetic_.only_copies()) return copy(to, from, count * element_);

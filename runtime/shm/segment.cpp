@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// What this process has mapped, by device and inode.
+// The segments that this process has mapped, by device and inode.
 struct Mapped {
   std::mutex mutex;
   std::map<std::pair<dev_t, ino_t>, std::weak_ptr<Segment>> segments;

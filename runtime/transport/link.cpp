@@ -39,7 +39,7 @@ void Link::close(Status why) {
   expected_.clear();
   receive_.reset();
   keeping_ = nullptr;
-  // What has arrived whole can still be had.
+  // Messages that have arrived whole can still be had.
   while (!kept_.empty() && !kept_.back().whole) {
     unexpected_.bytes_left += kept_.back().header.bytes;
     kept_.pop_back();

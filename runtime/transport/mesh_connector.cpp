@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds kBetweenAttempts{20};
 
 std::string name_of(int rank) { return cat("rank ", rank); }
 
-// What the dialling rank calls itself, so that the other one knows which connection it is.
+// The name that the dialling rank gives itself, so that the other one knows which connection it is.
 std::string name_of(int rank, int socket) {
   return socket == 0 ? name_of(rank) : cat(name_of(rank), ", socket ", socket);
 }

@@ -215,7 +215,7 @@ Status Messenger::receive_on(int socket, std::span<const int> from,
   for (const int rank : from) {
     if (!wanted->may_be_from(rank)) continue;
     Link& its = link({rank, socket});
-    // What a rank has sent before it went is still there.
+    // A message that a rank sent before it went is still there.
     const auto since = its.waiting_since(*wanted);
     if (since != 0 && (earliest == 0 || since < earliest)) {
       earliest = since;
@@ -244,7 +244,7 @@ Status Messenger::receive_on(int socket, std::span<const int> from,
     if (its.state() == Link::State::closed || !wanted->may_be_from(rank)) continue;
     its.expect(wanted);
     if (!its.holds_up() || !failure_.ok()) continue;
-    // What is wanted now may lie behind.
+    // The message that is wanted now may lie behind.
     its.keep_what_holds_up();
     move(its);
   }
