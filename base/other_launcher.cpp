@@ -8,7 +8,7 @@
 namespace hvd {
 namespace {
 
-// What hvdrun gives to each worker; programs that a worker starts have it, too.
+// The variables that hvdrun gives to each worker; programs that a worker starts have it, too.
 constexpr std::string_view kHvdrunVariable = "HVD_JOB_ID";
 constexpr std::string_view kServiceVariable = "HVD_RENDEZVOUS";
 constexpr std::string_view kRankVariable = "HVD_RANK";

@@ -52,7 +52,7 @@ void check_overlap(const Submission& work) {
          ", overlap in memory. They must begin at the same place, or not overlap.");
 }
 
-// What the output must look like. Nothing, if that is for others to say: there is no such set.
+// The shape that the output must have. Nothing, if that is for others to say: there is no such set.
 std::optional<std::vector<std::int64_t>> output_shape(const Submission& work,
                                                       const runtime::World& world) {
   if (work.collective != Kind::reducescatter) return work.input.shape;
@@ -90,7 +90,7 @@ void check_pair(const Submission& work, const runtime::World& world) {
   }
 }
 
-// What may be said of the memory before the others are asked.
+// The checks of the memory that are possible before the others are asked.
 void check_memory(const Submission& work, const runtime::World& world) {
   check_view(work, work.input);
   if (work.collective == Kind::send_recv) {

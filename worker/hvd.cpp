@@ -72,7 +72,7 @@ void stop_timeline() {
   if (world->rank() != 0) return;
   const Status stopped = world->stop_timeline(Clock::now() + kReportTimeout);
   if (stopped.code() == Code::failed_precondition) return warn_of_no_effect(stopped);
-  // What the file could not take has been said when it happened.
+  // A failure to write the file was reported when it happened.
   if (stopped.code() == Code::deadline_exceeded) HVD_LOG(warning, stopped.message());
 }
 

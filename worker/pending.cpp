@@ -85,7 +85,7 @@ void Pending::finish(std::size_t part, const adapter::Completion& completion) {
 
 void Pending::call_back() {
   std::unique_lock lock(mutex_);
-  // Those that come meanwhile, also from a callback, wait for their turn.
+  // Callbacks that come meanwhile, also from a callback, wait for their turn.
   while (!callbacks_.empty()) {
     auto callbacks = std::exchange(callbacks_, {});
     lock.unlock();

@@ -1,4 +1,4 @@
-// What is built of collectives: objects, lists of parameters, sparse tensors.
+// The calls that are built of collectives: objects, lists of parameters, sparse tensors.
 #include <string_view>
 
 #include <hvd/objects.h>

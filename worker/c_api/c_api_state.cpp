@@ -64,8 +64,8 @@ hvd::elastic::StateOptions read_state_options(const hvd_state_options* given) {
   return options;
 }
 
-// What a code of the program's function stands for, by which a run decides how it goes on: the
-// failure itself if this thread has seen it.
+// The failure that a code of the program's function stands for, by which a run decides how it goes
+// on: the original one if this thread has seen it.
 std::exception_ptr failure_of(int code) {
   constexpr const char* kFunction = "the program's function";
   try {

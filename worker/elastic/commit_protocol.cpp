@@ -37,7 +37,7 @@ std::vector<std::string> ranks_that_differ(const std::vector<Item>& all, const I
 
 }  // namespace
 
-// What each rank says at a commit, or when it looks whether there is to be one.
+// The record that each rank sends at a commit, or when it looks whether there is to be one.
 struct CommitProtocol::Record {
   bool commits = false;
   bool wants_change = false;  // rank 0

@@ -122,7 +122,7 @@ Status DeviceParts::copy_all(std::size_t copy, bool back) {
 Status DeviceParts::keep(std::size_t copy) {
   if (tensors_.empty()) return {};
   HVD_RETURN_IF_ERROR(make_room(copy));
-  // What the copy before, or the program, has come to since.
+  // An error of the previous copy, or of the program, may have come since.
   HVD_RETURN_IF_ERROR(copier_->health());
   return copy_all(copy, false);
 }

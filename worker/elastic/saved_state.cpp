@@ -212,7 +212,7 @@ Status save_state(const std::string& file, Store& store) {
 }
 
 Status read_saved_state(const std::string& file, Store& store) {
-  // What would keep save_state() from its work is to be known when the job begins.
+  // An obstacle to save_state() is to be known when the job begins.
   if (!store.device().empty()) {
     return {Code::failed_precondition,
             cat("use the state file ", file, ": it cannot hold tensors of a GPU")};

@@ -109,7 +109,7 @@ Failure StateChannel::barrier(const std::string& name) {
 
 Failure StateChannel::give_up(const Status& why) {
   world_.abort(why);
-  // What is asked of it from now on returns the reason, as soon as it is known everywhere.
+  // Every call on the world from now on returns the reason, as soon as it is known everywhere.
   for (;;) {
     if (auto ended = barrier("end"); !ended.ok()) return ended;
   }

@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kPage = std::size_t{4} << 10;  // the smallest anywhere
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
 
-// What a GPU refuses; as whatever the handlers throw it goes to the program.
+// Throws the refusal of a GPU; like an exception of the handlers it goes to the program.
 void must(const Status& done) {
   if (!done.ok()) std::rethrow_exception(exception_of({done}));
 }

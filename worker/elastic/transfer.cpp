@@ -105,7 +105,7 @@ class Chunks {
     auto splits = nothing();
     const auto meanwhile = [this, &chunk] {
       read_what_is_here();
-      // What was packed there has been sent.
+      // The data that was packed there has been sent.
       if (warms_up_) packing_.touch(chunk.begin, chunk.end);
     };
 
@@ -149,7 +149,7 @@ class Chunks {
     return channel_.scatter("parts", packed(), std::move(splits), room(chunk));
   }
 
-  // What goes to several ranks lies one after the other, in memory that serves for all chunks.
+  // The parts for several ranks lie one after the other, in memory that serves for all chunks.
   void begin_to_pack(const Range& chunk) {
     // Parts are rounded: what one receiver repeats may be a byte longer for each.
     packing_.resize(chunk.size() + receivers_.size());
