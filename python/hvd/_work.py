@@ -103,7 +103,7 @@ class Handle(Generic[T]):
         try:
             self._work.wait()
         except InvalidArgumentError as error:
-            # What only the ranks together can find.
+            # An error that only the ranks together can find.
             raise as_disagreement(error) from None
         with self._lock:
             if not self._finished:

@@ -41,7 +41,7 @@ def _loads(packed: bytearray) -> Any:
         if spec is None or spec.loader is None:
             raise ImportError(f"{main} cannot be imported")
         module = importlib.util.module_from_spec(spec)
-        # What the program defined in its main module is looked for there.
+        # Pickle looks there for the names that the program defined in its main module.
         sys.modules["__main__"] = sys.modules[_MAIN] = module
         spec.loader.exec_module(module)
     return pickle.loads(value)

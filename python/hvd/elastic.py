@@ -111,7 +111,7 @@ class State:
         self._reset_callbacks: list[Callable[[], Any]] = []
         self._saved: bytearray | None = None
 
-    # What a kind of state defines.
+    # The methods that a kind of state defines.
 
     def _tensors(self) -> list[tuple[str, _work.Tensor]]:
         """Tensors that never move, by name."""
@@ -132,7 +132,7 @@ class State:
     def _set_tensors(self, copy: Any) -> None:
         """Puts such a copy back into the tensors."""
 
-    # What users call.
+    # The methods that users call.
 
     def register_reset_callbacks(self, callbacks: Sequence[Callable[[], Any]]) -> None:
         """Functions that are called when the world has changed, before the training goes on."""

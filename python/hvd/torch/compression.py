@@ -12,7 +12,8 @@ import hvd.compression
 class Compressor:
     """Makes tensors smaller for their way. One of your own has these two functions."""
 
-    # What hvd's runtime does instead, without a copy; None: only compress() and decompress() do.
+    # The compression that hvd's runtime does instead, without a copy; None: only compress() and
+    # decompress() are used.
     built_in: int | None = None
 
     @staticmethod

@@ -57,7 +57,7 @@ def _own_class(optimizer: torch.optim.Optimizer, addition: type) -> Any:
     own = type(optimizer)
     made: Any = object.__new__(type(own.__name__, (addition, own), {"__doc__": own.__doc__}))
     made.__dict__.update(optimizer.__dict__)
-    # What a scheduler has wrapped is the step of the optimizer that was given.
+    # The step that a scheduler has wrapped is that of the optimizer that was given.
     made.__dict__.pop("step", None)
     return made
 
