@@ -42,7 +42,7 @@ install(FILES ${PROJECT_BINARY_DIR}/hvd-config.cmake ${PROJECT_BINARY_DIR}/hvd-c
 # Relative to where the file itself lies, so that an installed tree may be moved.
 file(RELATIVE_PATH HVD_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" HVD_PC_TO_PREFIX "${HVD_PC_TO_PREFIX}")
-# What a C compiler does not link by itself: the library of C++ that this build used.
+# A library that a C compiler does not link by itself: the library of C++ that this build used.
 set(HVD_PC_CXX_LIBS "")
 foreach(library IN LISTS CMAKE_CXX_IMPLICIT_LINK_LIBRARIES)
   if(library MATCHES "^(stdc\\+\\+|c\\+\\+|c\\+\\+abi|m)$")

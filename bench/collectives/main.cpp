@@ -35,8 +35,8 @@ struct Row {
 
 constexpr std::array kColumns{"hvd", "gloo-tcp", "gloo", "gloo-on-hvd"};
 
-// What is compared, and what it runs on: our pipeline and Gloo's allreduce, each on our transport
-// and on Gloo's.
+// The algorithms that are compared, and the transports that they run on: our pipeline and Gloo's
+// allreduce, each on our transport and on Gloo's.
 struct Sides {
   std::unique_ptr<runtime::World> hvd;
   std::unique_ptr<runtime::World> hvd_on_stock;

@@ -1,5 +1,5 @@
-// What State::commit() and check_host_updates() cost, for states of several sizes, with and without
-// copies. Rank 0 prints the median, and the 90th percentile, of so many calls.
+// The cost of State::commit() and check_host_updates(), for states of several sizes, with and
+// without copies. Rank 0 prints the median, and the 90th percentile, of so many calls.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>

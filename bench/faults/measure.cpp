@@ -125,7 +125,7 @@ class Measurement {
   }
 
   void disturb(Scene& scene) {
-    // What it has said of the last round belongs to that.
+    // The messages of hvdrun about the last round belong to that round.
     job_->process().wait_for_error(kNeverSaid, std::chrono::milliseconds(5));
     const auto said = job_->process().err().size();
     const auto begin = row_.inject(scene);

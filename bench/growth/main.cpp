@@ -1,4 +1,5 @@
-// What hvdrun takes as workers and hosts become many. Each line of its table is one job:
+// The time and memory that hvdrun takes as workers and hosts become many. Each line of its table is
+// one job:
 //
 //   hvd_growth_bench local 64 256 1024       hvdrun -np N /bin/true on this machine
 //   hvd_growth_bench hosts 100x1 1000x8      agents that only pretend, HOSTSxSLOTS of them

@@ -25,7 +25,7 @@
 namespace hvd::bench {
 namespace {
 
-// What the benchmark's own worlds are made with: the job's.
+// The job's exchange, with which the benchmark's own worlds are made.
 class JobExchange final : public runtime::Exchange {
  public:
   Result<std::vector<std::string>> exchange(std::string_view blob,

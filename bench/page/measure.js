@@ -1,4 +1,5 @@
-// What measure.py runs in the page. Times are in milliseconds, to the end of style and layout.
+// The script that measure.py runs in the page. Times are in milliseconds, to the end of style and
+// layout.
 
 const WORKERS_END = "was killed by SIGKILL (signal 9); its slot is started again";
 const DRAINED = "host is drained";

@@ -1,4 +1,4 @@
-// What examples/allreduce_once.cpp does, for Open MPI: start, one allreduce, a check, the end.
+// The work of examples/allreduce_once.cpp, for Open MPI: start, one allreduce, a check, the end.
 #include <mpi.h>
 #include <stdio.h>
 
