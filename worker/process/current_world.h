@@ -3,13 +3,13 @@
 #pragma once
 
 #include <chrono>
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <sys/types.h>
+#include <tuple>
 
 #include "base/clock.h"
 #include "runtime/control/world.h"
@@ -33,7 +33,9 @@ struct CallSeries {
   std::string call;
   int process_set = 0;
 
-  friend auto operator<=>(const CallSeries&, const CallSeries&) = default;
+  friend bool operator<(const CallSeries& a, const CallSeries& b) {
+    return std::tie(a.process_set, a.call) < std::tie(b.process_set, b.call);
+  }
 };
 
 class CurrentWorld {
