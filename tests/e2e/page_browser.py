@@ -268,14 +268,15 @@ def text(page):
     page.check_console()
 
 
+SHOWN_TO_STRANGER = []  # the header fields of each request
+
+
 class Stranger(http.server.BaseHTTPRequestHandler):
     """Another user's program, at another port of the machine."""
 
-    headers_seen = []
-
-    def do_GET(self):  # noqa: N802
+    def do_GET(self):
         """Answers with a page."""
-        self.headers_seen.append(self.headers)
+        SHOWN_TO_STRANGER.append(self.headers)
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.end_headers()
@@ -298,8 +299,8 @@ def ports(page):
         assert page.ask("Object.values(localStorage)") == []
         assert page.ask("document.cookie") == ""
         stranger.shutdown()
-    assert Stranger.headers_seen
-    for headers in Stranger.headers_seen:
+    assert SHOWN_TO_STRANGER
+    for headers in SHOWN_TO_STRANGER:
         assert "Cookie" not in headers, headers
         assert secrets[0] not in str(headers), headers
 
