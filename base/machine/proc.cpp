@@ -92,6 +92,13 @@ char state_of(pid_t pid) {
   return stat.empty() ? '\0' : stat.front();
 }
 
+// The first thread of a process may end before the others, and stays among them.
+bool is_dead(pid_t pid) {
+  const char state = state_of(pid);
+  if (state == '\0' || state == 'X') return true;
+  return state == 'Z' && numbers_in(cat("/proc/", pid, "/task")).size() <= 1;
+}
+
 bool is_stopped(pid_t pid) {
   const char state = state_of(pid);
   return state == 'T' || state == 't';

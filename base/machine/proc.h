@@ -25,6 +25,9 @@ char state_of(pid_t pid);
 std::optional<int> failure_of_dying(pid_t pid);
 // It was sent SIGSTOP, and has not run since, so it has not stopped yet.
 bool is_about_to_stop(pid_t pid);
+// There is no such process, or all its threads have ended, so that its memory and its descriptors
+// are free.
+bool is_dead(pid_t pid);
 // Stopped by a signal or by a debugger, so that it does nothing until somebody lets it go on.
 bool is_stopped(pid_t pid);
 

@@ -1,5 +1,6 @@
 #include "cmd/hvd-agent/host_claim.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <optional>
@@ -13,11 +14,13 @@
 #include "base/machine/proc.h"
 #include "base/security/unix_peer.h"
 #include "base/text.h"
+#include "cmd/hvd-agent/process_tree.h"
 
 namespace hvd::agent {
 namespace {
 
 // A name that is in use although nobody accepts there: its agent is about to listen, or has ended.
+// Also between two rounds of SIGKILL.
 constexpr std::chrono::milliseconds kPause{20};
 constexpr int kNewerAgents = 8;
 
@@ -46,8 +49,10 @@ void HostClaim::begin(const std::string& job_id, const std::string& host,
 
 void HostClaim::on_time(TimePoint now) {
   if (now < next_try_) return;
+  if (kills_former_ && now < give_up_at_) return kill_former(now);
   if (now < give_up_at_) return try_to_claim(now);
-  kill_former();
+  if (!kills_former_ && former_pid() > 0) return begin_to_kill(now);
+  if (const pid_t pid = former_pid(); pid > 0) ::kill(pid, SIGKILL);
   HVD_LOG(warning,
           "an older agent of this job does not leave this host; its workers may hold "
           "devices and ports");
@@ -70,30 +75,47 @@ void HostClaim::try_to_claim(TimePoint now) {
     return;
   }
   if (!own_process(connection.get())) return finish();  // the name is a stranger's
-  wait_for_former(std::move(connection));
+  wait_for_former(std::move(connection), now);
 }
 
-void HostClaim::wait_for_former(UniqueFd connection) {
+void HostClaim::wait_for_former(UniqueFd connection, TimePoint now) {
   auto watch = loop_.watch(connection.get(), EPOLLIN, [this](std::uint32_t) { on_former_gone(); });
   if (!watch.ok()) return finish();
   HVD_LOG(info, "an older agent of this job is still on this host, and is told to end");
   former_ = std::move(connection);
   former_watch_ = std::move(*watch);
   next_try_ = give_up_at_;
-  if (const auto pid = own_process(former_.get()); pid && is_stopped(*pid)) kill_former();
+  if (const pid_t pid = former_pid(); pid > 0 && is_stopped(pid)) begin_to_kill(now);
 }
 
 void HostClaim::on_former_gone() {
+  const TimePoint now = Clock::now();
   former_watch_.end();
   former_.reset();
-  try_to_claim(Clock::now());
+  kills_former_ = false;
+  give_up_at_ = now + kFormerTimeout;  // another one may have come meanwhile
+  try_to_claim(now);
 }
 
-// Its reapers kill the workers then. It holds its end of the connection, and nobody else does: so
-// its number is still its own.
-void HostClaim::kill_former() const {
-  if (!former_) return;
-  if (const auto pid = own_process(former_.get()); pid && *pid > 0) ::kill(*pid, SIGKILL);
+// The former agent holds its end of the connection, and nobody else does: so its number is still
+// its own.
+pid_t HostClaim::former_pid() const { return former_ ? own_process(former_.get()).value_or(0) : 0; }
+
+void HostClaim::begin_to_kill(TimePoint now) {
+  kills_former_ = true;
+  give_up_at_ = now + kKillTimeout;
+  kill_former(now);
+}
+
+// A stopped agent starts nothing more and waits for none of its children, so that all of them can
+// still be found. It goes last: its end is what on_former_gone() hears of.
+void HostClaim::kill_former(TimePoint now) {
+  next_try_ = now + kPause;
+  const pid_t pid = former_pid();
+  if (pid <= 0) return;
+  ::kill(pid, SIGSTOP);
+  const auto found = kill_descendants(pid).found;
+  if (std::all_of(found.begin(), found.end(), is_dead)) ::kill(pid, SIGKILL);
 }
 
 Status HostClaim::listen() {

@@ -4,14 +4,15 @@
 //
 // So each agent listens under a name that only the agents of this job on this host have, an
 // abstract Unix socket. A newer agent that finds the name in use connects to it. That tells the
-// former agent to kill its workers and to end, and the newer one waits until it has. An agent that
-// is stopped, or takes too long, is killed; then its reapers may still be ending its workers. Owned
-// by the supervisor, on its thread.
+// former agent to kill its workers and to end, and the newer one waits until it has. If the former
+// agent is stopped, or takes too long, the newer one kills everything that descends from it, and
+// then the agent itself: its reapers may be stopped, too. Owned by the supervisor, on its thread.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 #include "base/clock.h"
@@ -25,6 +26,8 @@ class HostClaim {
  public:
   // Longer than an agent waits for processes that SIGKILL does not end.
   static constexpr std::chrono::seconds kFormerTimeout{12};
+  // For the processes of a former agent to die of SIGKILL.
+  static constexpr std::chrono::seconds kKillTimeout{5};
 
   HostClaim(EventLoop& loop, std::function<void()> on_superseded)
       : loop_(loop), on_superseded_(std::move(on_superseded)) {}
@@ -39,9 +42,11 @@ class HostClaim {
 
  private:
   void try_to_claim(TimePoint now);
-  void wait_for_former(UniqueFd connection);
+  void wait_for_former(UniqueFd connection, TimePoint now);
   void on_former_gone();
-  void kill_former() const;
+  pid_t former_pid() const;  // 0: it is not known
+  void begin_to_kill(TimePoint now);
+  void kill_former(TimePoint now);
   Status listen();
   void on_connection();
   void finish();
@@ -52,6 +57,7 @@ class HostClaim {
   std::string name_;
   UniqueFd former_;  // ends when the former agent does
   Watch former_watch_;
+  bool kills_former_ = false;
   TimePoint next_try_ = kNever;
   TimePoint give_up_at_ = kNever;
   UniqueFd listener_;

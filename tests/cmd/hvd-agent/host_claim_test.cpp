@@ -1,10 +1,12 @@
 // hvdrun has given up an agent that does not know it, and starts another one on the same host.
+#include <algorithm>
 #include <csignal>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "base/machine/proc.h"
 #include "base/text.h"
+#include "cmd/hvd-agent/process_tree.h"
 #include "tests/cmd/hvd-agent/agent_under_test.h"
 
 namespace hvd::test {
@@ -57,8 +59,28 @@ TEST(HostClaim, AnOlderAgentThatIsStoppedIsKilled) {
 
   const AgentUnderTest newer(on_host("one"));
   ASSERT_TRUE(newer.ready);
-  EXPECT_TRUE(eventually(
-      [&, worker = worker, daemon = daemon] { return is_gone(worker) && is_gone(daemon); }));
+  EXPECT_TRUE(is_gone(worker));
+  EXPECT_TRUE(is_gone(daemon));
+  EXPECT_EQ(older.wait_for_exit(), -SIGKILL);
+}
+
+// As when a whole login session is stopped: then no reaper kills its worker either.
+TEST(HostClaim, NothingIsLeftOfAnOlderAgentThatIsStoppedWithAllThatItStarted) {
+  AgentUnderTest older(on_host("one"));
+  leave_frozen(older);
+  const auto started = agent::descendants_of(older.pid());
+  ASSERT_GE(started.size(), 3U) << "a reaper, the worker and its daemon";
+  ASSERT_EQ(::kill(older.pid(), SIGSTOP), 0);
+  for (const auto& process : started) ASSERT_EQ(::kill(process.pid, SIGSTOP), 0);
+  ASSERT_TRUE(eventually([&] {
+    return is_stopped(older.pid()) &&
+           std::all_of(started.begin(), started.end(),
+                       [](const auto& process) { return is_stopped(process.pid); });
+  }));
+
+  const AgentUnderTest newer(on_host("one"));
+  ASSERT_TRUE(newer.ready);
+  for (const auto& process : started) EXPECT_TRUE(is_gone(process.pid)) << process.pid;
   EXPECT_EQ(older.wait_for_exit(), -SIGKILL);
 }
 
