@@ -220,7 +220,7 @@ constexpr std::array kKnobs{
          .default_text = "30",
          .minimum = 1,
          .maximum = kYearInSeconds,
-         .help = "Seconds that one operation may wait for another rank"},
+         .help = "Seconds that one operation waits for a rank that is silent"},
     Knob{
         .flag = "transport",
         .config_key = "library_options.transport",

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <utility>
 
@@ -61,16 +63,22 @@ bool Link::is_needed() const {
   });
 }
 
-bool Link::is_needed_by(const Endpoint& endpoint, Direction direction) const {
+bool Link::serves(const Endpoint& endpoint, Direction direction) const {
   if (direction == Direction::send) {
     return std::any_of(outgoing_.begin(), outgoing_.end(),
                        [&](const Outgoing& message) { return message.endpoint == &endpoint; });
   }
   if (receive_ && receive_->endpoint == &endpoint) return true;
   return std::any_of(expected_.begin(), expected_.end(), [&](const auto& receive) {
-    return receive->endpoint == &endpoint && !receive->taken &&
-           (receive->sources == 1 || receive->is_begun());
+    return receive->endpoint == &endpoint && !receive->taken && receive->may_be_from(rank_);
   });
+}
+
+std::uint64_t Link::moved(Direction direction) const {
+  if (direction == Direction::receive) return all_read_;
+  int queued = 0;  // not acknowledged by the other end
+  if (!fd_ || ::ioctl(fd_.get(), SIOCOUTQ, &queued) != 0) queued = 0;
+  return all_written_ - std::min(static_cast<std::uint64_t>(queued), all_written_);
 }
 
 std::string Link::explain() const {
@@ -127,6 +135,7 @@ Status Link::move_out(std::vector<Ended>& ended) {
       return Status::from_errno(cat("rank ", rank_, " is gone: send"), errno);
     }
     moved += static_cast<std::size_t>(sent);
+    all_written_ += static_cast<std::size_t>(sent);
     written_ += static_cast<std::size_t>(sent);
     while (!outgoing_.empty()) {
       const auto& message = outgoing_.front();
@@ -311,6 +320,7 @@ Result<std::size_t> Link::read_more() {
   for (std::size_t i = 0; i < count; ++i) asked += parts.at(i).iov_len;
   // Less than asked for: there is no more. But the end that epoll has told of is not told again.
   if (got < asked) readable_ = hung_up_;
+  all_read_ += got;
   received_ += std::min(got, direct);
   if (got > direct) stage_end_ += got - direct;
   return got;

@@ -86,8 +86,11 @@ class Link {
   bool holds_up() const { return stopped_; }
   // A message of this rank is under way or expected of it alone.
   bool is_needed() const;
-  // The same for the messages of one endpoint in one direction.
-  bool is_needed_by(const Endpoint& endpoint, Direction direction) const;
+  // A message of the endpoint in that direction is under way, or may come from this rank.
+  bool serves(const Endpoint& endpoint, Direction direction) const;
+  // So many bytes have come from the other end, or have been taken by it: what the kernel still
+  // holds does not count.
+  std::uint64_t moved(Direction direction) const;
   // Moves some bytes, as far as they go without waiting. unavailable: the other end has closed the
   // connection or is gone.
   Status move_out(std::vector<Ended>& ended);
@@ -137,6 +140,8 @@ class Link {
 
   std::deque<Outgoing> outgoing_;
   std::size_t written_ = 0;  // of the first of them, header included
+  std::uint64_t all_written_ = 0;
+  std::uint64_t all_read_ = 0;
   std::uint32_t next_sequence_ = 0;
 
   // The message that is arriving.

@@ -9,8 +9,8 @@
 #include <sys/eventfd.h>
 #include <utility>
 
-#include "base/machine/own_time.h"
 #include "base/text.h"
+#include "runtime/core/silence.h"
 
 namespace hvd::runtime {
 namespace {
@@ -264,7 +264,7 @@ Result<std::optional<int>> Messenger::wait(Endpoint& endpoint, Direction directi
   std::unique_lock lock(mutex_);
   if (const auto rank = take(endpoint, direction)) return rank;
   const UnwindGuard guard(*this);
-  OwnDeadline deadline(Clock::now(), std::min<std::chrono::milliseconds>(timeout, kLongest));
+  Silence silence(Clock::now(), std::min<std::chrono::milliseconds>(timeout, kLongest));
   Waiter self(*this, endpoint);
   bool in_time = true;
   std::optional<int> rank;
@@ -278,11 +278,13 @@ Result<std::optional<int>> Messenger::wait(Endpoint& endpoint, Direction directi
     }
     if (!has_leader_) has_leader_ = self.leads = true;
     if (self.leads) {
-      lead(lock, self, direction, deadline.at());
+      lead(lock, self, direction, silence.next_look());
     } else {
-      self.wake.wait_until(lock, deadline.at());
+      self.wake.wait_until(lock, silence.next_look());
     }
-    in_time = !deadline.passed(Clock::now());
+    const auto now = Clock::now();
+    if (now < silence.next_look()) continue;
+    in_time = !silence.is_over(moved_for(endpoint, direction), now);
   }
   if (!rank && !failure_.ok()) return failure_;
   return rank;

@@ -78,7 +78,8 @@ class Messenger {
   Status receive(Endpoint& endpoint, std::span<const int> from, std::uint64_t slot, std::byte* data,
                  std::size_t bytes);
   // Until one of the endpoint's messages has ended; the rank at its other end. Nothing: release()
-  // was called. A deadline that passes is a failure of the messenger.
+  // was called. It is a failure of the messenger if for `timeout`, or a little longer, no byte
+  // moves over the connections of these messages: a message may take as long as it needs.
   Result<std::optional<int>> wait(Endpoint& endpoint, Direction direction,
                                   std::chrono::milliseconds timeout);
   // Ends the wait under way, or the next one, without a message.
@@ -117,6 +118,8 @@ class Messenger {
   Status need(Link& link);
   // Of the functions below, each needs mutex_, and may end in failure_.
   std::optional<int> take(Endpoint& endpoint, Direction direction);
+  // Bytes, over the connections of the endpoint's messages.
+  std::uint64_t moved_for(const Endpoint& endpoint, Direction direction) const;
   void lead(std::unique_lock<std::mutex>& lock, const Waiter& self, Direction direction,
             TimePoint deadline);
   void poll(std::unique_lock<std::mutex>& lock, TimePoint deadline);

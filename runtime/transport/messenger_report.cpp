@@ -1,4 +1,4 @@
-// The words with which a wait ends that has taken too long.
+// When a wait has taken too long, and the words with which it ends.
 #include <set>
 #include <string>
 #include <utility>
@@ -8,6 +8,14 @@
 #include "runtime/transport/messenger.h"
 
 namespace hvd::runtime {
+
+std::uint64_t Messenger::moved_for(const Endpoint& endpoint, Direction direction) const {
+  std::uint64_t moved = 0;
+  for (const auto& its : links_) {
+    if (its->serves(endpoint, direction)) moved += its->moved(direction);
+  }
+  return moved;
+}
 
 Status Messenger::time_out(const Endpoint& endpoint, Direction direction,
                            std::chrono::milliseconds timeout) const {
@@ -21,7 +29,7 @@ std::string Messenger::wait_text(const Endpoint& endpoint, Direction direction) 
   const bool sends = direction == Direction::send;
   std::set<int> ranks;
   for (const auto& its : links_) {
-    if (its->is_needed_by(endpoint, direction)) ranks.insert(its->rank());
+    if (its->serves(endpoint, direction)) ranks.insert(its->rank());
   }
   std::vector<std::string> names;
   for (const int rank : ranks) names.push_back(cat("rank ", rank));
