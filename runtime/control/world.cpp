@@ -329,8 +329,12 @@ Result<std::unique_ptr<Mesh>> World::Impl::make_mesh() const {
   connector.ports = config.ports;
   connector.connect_timeout = config.connect_timeout;
   connector.handshake_timeout = config.handshake_timeout;
-  auto mesh = TcpMesh::create(
-      {std::move(connector), config.collective_timeout, {.sockets = config.sockets_per_pair}});
+  Messenger::Options messages{.sockets = config.sockets_per_pair};
+  messages.on_moved = [this](std::size_t received, std::size_t sent) {
+    if (host_.shared()) host_.shared()->note_moved(received + sent);
+  };
+  auto mesh =
+      TcpMesh::create({std::move(connector), config.collective_timeout, std::move(messages)});
   HVD_RETURN_IF_ERROR(mesh.status());
   return std::unique_ptr<Mesh>(std::move(*mesh));
 }

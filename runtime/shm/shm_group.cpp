@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/machine/own_time.h"
 #include "base/machine/proc.h"
 #include "base/text.h"
 #include "runtime/core/affinity.h"
+#include "runtime/core/silence.h"
 #include "runtime/core/threads.h"
 
 namespace hvd::runtime {
@@ -118,6 +118,19 @@ bool ShmGroup::reached(const Step& step) const {
                      [&step](const auto* rank) { return rank->step.load() >= step.value; });
 }
 
+void ShmGroup::note_moved(std::size_t bytes) {
+  memory_.slot(static_cast<std::size_t>(rank_)).moved.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+std::uint64_t ShmGroup::moved_by_late(const Step& step, std::span<const int> ranks) const {
+  std::uint64_t moved = 0;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (step.of[i]->step.load() >= step.value) continue;
+    moved += memory_.slot(static_cast<std::size_t>(local_of(ranks[i]))).moved.load();
+  }
+  return moved;
+}
+
 // The scheduler wakes a thread where the thread that wakes it runs. Two ranks that take turns in
 // waiting then share a core for as long as they please, and another core idles.
 bool ShmGroup::seek_own_core(const Step& step) {
@@ -150,11 +163,12 @@ Status ShmGroup::await(const Step& step, std::span<const int> ranks, bool patien
   const bool may_spin = options_.own_core && !patiently && seek_own_core(step);
   const bool soon = brief_wait_.until(may_spin, is_over);
   if (!soon) CallerProgressScope::about_to_sleep();
-  OwnDeadline deadline(Clock::now(), options_.timeout);
-  bool over = soon || memory_.event().sleep_until(deadline.at(), is_over);
-  // A job that was stopped as a whole goes on: no rank was late.
-  while (!over && !deadline.passed(Clock::now())) {
-    over = memory_.event().sleep_until(deadline.at(), is_over);
+  // Ranks that are yet to come may be busy with other hosts, over a slow link.
+  Silence silence(Clock::now(), options_.timeout);
+  bool over = soon;
+  for (bool silent = false; !over && !silent;) {
+    over = memory_.event().sleep_until(silence.next_look(), is_over);
+    silent = !over && silence.is_over(moved_by_late(step, ranks), Clock::now());
   }
   if (aborted_) return ended();
   if (over) return {};

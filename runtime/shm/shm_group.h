@@ -46,7 +46,7 @@ namespace hvd::runtime {
 class ShmGroup {
  public:
   struct Options {
-    std::chrono::milliseconds timeout;  // of a rank that the others wait for
+    std::chrono::milliseconds timeout;  // silence of all ranks that the others wait for
     bool own_core = true;               // for each rank: a waiter spins before it sleeps
     // For tests: whether cores are crowded. Null: it is measured.
     const std::atomic<bool>* crowded = nullptr;
@@ -64,6 +64,10 @@ class ShmGroup {
   bool serves_part(int process_set, std::span<const int> ranks);
   // An operation of the set in which this rank has no part.
   void skip(int process_set) { ++operations_[process_set]; }
+
+  // Tells the others that bytes move between this rank and other hosts: a rank that waits for this
+  // one does not give up meanwhile. From any thread.
+  void note_moved(std::size_t bytes);
 
   void abort();
   bool aborted() const { return aborted_; }
@@ -100,6 +104,8 @@ class ShmGroup {
   // Until all have come to the step.
   Status await(const Step& step, std::span<const int> ranks, bool patiently = false);
   bool reached(const Step& step) const;
+  // Bytes that the ranks which are yet to come to the step have moved over their connections.
+  std::uint64_t moved_by_late(const Step& step, std::span<const int> ranks) const;
   // Where this rank would wait on the core of a rank that is yet to come to the step, its thread
   // moves to another one, if it is a thread of the runtime. False: they still share a core.
   bool seek_own_core(const Step& step);

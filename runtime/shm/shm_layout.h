@@ -30,13 +30,16 @@ struct alignas(kSharedLine) RankProgress {
   std::atomic<bool> crowded;  // it had to wait for cores (crowding.h)
 };
 
-// The messages of a rank and of its parent to each other (shm_mailbox.h).
+// The messages of a rank and of its parent to each other (shm_mailbox.h), and what it moves.
 struct RankSlot {
   alignas(kSharedLine) std::atomic<bool> polling;
   std::atomic<std::int64_t> stopped_at;  // if it is not: nanoseconds of the machine's clock
   alignas(kSharedLine) std::atomic<std::uint64_t> arrived;  // so many messages, from all
   SpscRing from_parent;
   SpscRing to_parent;
+  // Bytes that this rank has sent and received over its connections: a sign of life for ranks that
+  // wait for it in shared memory.
+  alignas(kSharedLine) std::atomic<std::uint64_t> moved;
 };
 
 enum class ChunkSize { normal, large };

@@ -91,6 +91,8 @@ class Link {
   // So many bytes have come from the other end, or have been taken by it: what the kernel still
   // holds does not count.
   std::uint64_t moved(Direction direction) const;
+  std::uint64_t all_read() const { return all_read_; }
+  std::uint64_t all_written() const { return all_written_; }  // to the kernel
   // Moves some bytes, as far as they go without waiting. unavailable: the other end has closed the
   // connection or is gone.
   Status move_out(std::vector<Ended>& ended);

@@ -378,8 +378,11 @@ void Messenger::keep_what_holds_up() {
 
 // Some bytes of one link, both ways.
 void Messenger::move(Link& its) {
+  const auto received = its.all_read();
+  const auto sent = its.all_written();
   Status status = its.move_out(ended_);
   if (status.ok()) status = its.move_in(ended_);
+  if (options_.on_moved) options_.on_moved(its.all_read() - received, its.all_written() - sent);
   settle();
   if (status.ok()) {
     if (its.can_move()) leave_for_leader(its);

@@ -56,6 +56,8 @@ class Messenger {
   struct Options {
     int sockets = 1;  // with each rank
     std::size_t striped_from = std::size_t{256} << 10;
+    // Told of bytes that have moved over any connection. It must not call back.
+    std::function<void(std::size_t received, std::size_t sent)> on_moved = {};
   };
   Messenger(int rank, int size, const Options& options);
   Messenger(int rank, int size) : Messenger(rank, size, Options{}) {}

@@ -226,6 +226,19 @@ TEST(ShmGroup, AMissingRankIsNamedAtTheDeadline) {
   });
 }
 
+TEST(ShmGroup, ARankIsWaitedForAsLongAsItMovesBytesElsewhere) {
+  constexpr std::chrono::milliseconds kSilence{500};
+  on_groups(2, {kSilence, false}, [&](int rank, ShmGroup& host) {
+    ASSERT_TRUE(host.serves(0, first_ranks(2)));
+    const TimePoint begin = Clock::now();
+    while (rank == 1 && Clock::now() < begin + 3 * kSilence) host.note_moved(1);
+    ShmCollective collective(host, 0, first_ranks(2), rank);
+    const Status met = collective.sync();
+    EXPECT_TRUE(met.ok()) << met.to_string();
+    collective.end();
+  });
+}
+
 TEST(ShmGroup, AnAbortEndsThisRanksWaitAtOnceAndEveryLaterOne) {
   on_groups(2, kSleepy, [](int rank, ShmGroup& host) {
     if (rank == 1) return;
