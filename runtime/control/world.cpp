@@ -331,6 +331,7 @@ Result<std::unique_ptr<Mesh>> World::Impl::make_mesh() const {
   connector.handshake_timeout = config.handshake_timeout;
   Messenger::Options messages{.sockets = config.sockets_per_pair};
   messages.on_moved = [this](std::size_t received, std::size_t sent) {
+    spec_.meter->add_received(received);
     if (host_.shared()) host_.shared()->note_moved(received + sent);
   };
   auto mesh =

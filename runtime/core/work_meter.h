@@ -6,6 +6,8 @@
 #pragma once
 
 #include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 
@@ -36,6 +38,9 @@ class WorkMeter {
   // The next step is the first one.
   void expect_first_step();
   void add(const Works& works);
+  // Bytes of tensors that have come over connections.
+  void add_received(std::size_t bytes) { received_ += bytes; }
+  std::uint64_t received() const { return received_; }
   // A reading never shrinks, although a wait may end at a time before the last reading: it ends
   // when a response comes, and is told of when that is carried out.
   Reading read(trace::Nanoseconds now);
@@ -43,6 +48,7 @@ class WorkMeter {
  private:
   static constexpr trace::Nanoseconds kNoWait = -1;
 
+  std::atomic<std::uint64_t> received_ = 0;
   std::mutex mutex_;
   Reading reading_;                           // guarded by mutex_
   trace::Nanoseconds waits_since_ = kNoWait;  // guarded by mutex_

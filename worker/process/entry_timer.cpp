@@ -82,11 +82,14 @@ void EntryTimer::voted(std::uint64_t expected_bytes, TimePoint now) {
   entry_.vote_ns = since_last(now);
   entry_.expected_bytes = expected_bytes;
   entry_.received_bytes = 0;
+  moved_before_ = moved_();
 }
 
 void EntryTimer::received(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (phase_ == Phase::resuming) entry_.received_bytes = bytes;
+  if (phase_ != Phase::resuming) return;
+  entry_.received_bytes = bytes;
+  moved_before_ = moved_();
 }
 
 void EntryTimer::has_state(TimePoint now) {
@@ -106,7 +109,13 @@ void EntryTimer::step_ended(TimePoint at) {
 
 WorldEntry EntryTimer::read() const {
   const std::lock_guard lock(mutex_);
-  return entry_;
+  WorldEntry entry = entry_;
+  if (phase_ == Phase::resuming) {
+    const std::uint64_t with_moved = entry.received_bytes + (moved_() - moved_before_);
+    entry.received_bytes =
+        std::max(entry.received_bytes, std::min(entry.expected_bytes, with_moved));
+  }
+  return entry;
 }
 
 }  // namespace hvd::worker

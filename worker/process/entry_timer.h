@@ -5,7 +5,10 @@
 // Safe from any thread.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <mutex>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/protocol/world_entry.h"
@@ -14,6 +17,11 @@ namespace hvd::worker {
 
 class EntryTimer {
  public:
+  // `moved`: bytes that have come over connections so far, whatever they are. Any thread may call
+  // it.
+  explicit EntryTimer(std::function<std::uint64_t()> moved = [] { return std::uint64_t{0}; })
+      : moved_(std::move(moved)) {}
+
   // The last world has ended. Only the first call before the next world counts.
   void world_ended(TimePoint now);
   void left_world(TimePoint now);
@@ -27,7 +35,7 @@ class EntryTimer {
   void redoes(std::uint64_t steps);
   // `expected_bytes` of the state are to come from others; 0: this member has it.
   void voted(std::uint64_t expected_bytes, TimePoint now);
-  // So many of them are here.
+  // So many of them are here. From then on what moves counts as some of the others.
   void received(std::uint64_t bytes);
   void has_state(TimePoint now);
   // The earliest call counts, whatever the order of the calls. A step that ended before the state
@@ -42,11 +50,13 @@ class EntryTimer {
 
   std::uint64_t since_last(TimePoint now);
 
+  const std::function<std::uint64_t()> moved_;
   mutable std::mutex mutex_;
   Phase phase_ = Phase::outside;  // guarded by mutex_, as all that follows
   TimePoint last_{};              // the end of the last part
   WorldEntry next_;               // while the way there is not over
   WorldEntry entry_;
+  std::uint64_t moved_before_ = 0;  // when entry_.received_bytes was right
 };
 
 }  // namespace hvd::worker

@@ -205,7 +205,7 @@ class ProcessWorld {
 
   // Of all worlds of this process; safe from any thread.
   const std::shared_ptr<runtime::WorkMeter> meter_ = std::make_shared<runtime::WorkMeter>();
-  EntryTimer entry_timer_;
+  EntryTimer entry_timer_{[meter = meter_] { return meter->received(); }};
 
   // Under mutex_.
   mutable std::mutex mutex_;

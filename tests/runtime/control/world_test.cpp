@@ -315,5 +315,32 @@ TEST(WorldLifecycle, AHundredRoundsLeaveNoDescriptorAndNoThreadBehind) {
   EXPECT_EQ(count_of("/proc/self/task"), threads);
 }
 
+// One rank on each host: all goes over connections.
+TEST(WorldLifecycle, TheMeterOfARankCountsWhatItReceives) {
+  constexpr std::size_t kRows = 1 << 20;
+  std::array<std::shared_ptr<WorkMeter>, 2> meters{std::make_shared<WorkMeter>(),
+                                                   std::make_shared<WorkMeter>()};
+  run_world_to_end(
+      2,
+      [&](int rank, World& world) {
+        std::vector<std::uint8_t> bytes(kRows, 7);
+        Request request;
+        request.name = "bytes";
+        request.kind = Kind::broadcast;
+        request.type = DataType::uint8;
+        request.shape = {static_cast<std::int64_t>(kRows)};
+        const auto sent = outcome_of(submit(world, request, bytes.data(), bytes.data()));
+        EXPECT_TRUE(sent.ok()) << sent.status.to_string();
+        const auto received = meters.at(static_cast<std::size_t>(rank))->received();
+        if (rank == 0) EXPECT_LT(received, kRows / 2);
+        if (rank == 1) EXPECT_GE(received, kRows);
+      },
+      [&](WorldSpec& spec) {
+        const auto rank = static_cast<std::size_t>(spec.rank);
+        spec.members[0].host = "one";
+        spec.meter = meters.at(rank);
+      });
+}
+
 }  // namespace
 }  // namespace hvd::runtime

@@ -82,6 +82,28 @@ TEST_F(EntryTimerTest, ThePartsOfARecoveryFollowEachOther) {
             37U - 10U);
 }
 
+// A piece of the state may be large, and the link slow.
+TEST(EntryTimer, CountsWhatComesOfAPieceThatIsNotWhole) {
+  std::uint64_t moved = 1'000;
+  EntryTimer timer([&moved] { return moved; });
+  timer.heard_of_world(at(0));
+  timer.connected(1, at(1));
+  timer.begin_vote(at(2));
+  moved += 5;  // the vote
+  timer.voted(100, at(3));
+  EXPECT_EQ(timer.read().received_bytes, 0U);
+  moved += 30;
+  EXPECT_EQ(timer.read().received_bytes, 30U);
+  moved += 34;  // the piece, and something else
+  timer.received(60);
+  EXPECT_EQ(timer.read().received_bytes, 60U);
+  moved += 50;
+  EXPECT_EQ(timer.read().received_bytes, 100U);
+  timer.has_state(at(4));
+  moved += 50;
+  EXPECT_EQ(timer.read().received_bytes, 100U);
+}
+
 TEST_F(EntryTimerTest, UntilTheNextWorldTheLastOneIsReported) {
   const WorldEntry first = timer_.read();
   timer_.world_ended(at(10));
