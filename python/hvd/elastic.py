@@ -26,7 +26,7 @@ import pickle
 import struct
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -259,6 +259,11 @@ class ObjectState(State):
             if hasattr(type(self), name) or name.startswith("_"):
                 raise ValueError(f'a state cannot have an attribute "{name}"')
             setattr(self, name, value)
+
+    if TYPE_CHECKING:
+        # The program chooses the names.
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def _objects(self) -> Any:
         return {name: self._object_of(name) for name in self._names}
