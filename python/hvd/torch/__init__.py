@@ -190,3 +190,6 @@ __all__ = [
     "stop_timeline",
     "synchronize",
 ]
+
+# It takes its names from __all__.
+from . import mpi_ops as mpi_ops
