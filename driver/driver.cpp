@@ -88,7 +88,7 @@ class Stopping {
       : request_(request) {
     if (request_ == nullptr) return;
     request_->serve([&io, &signals](int signal_number) {
-      boost::asio::post(io, [&signals, signal_number] { signals.raise(signal_number); });
+      boost::asio::post(io, [&signals, signal_number] { signals.request(signal_number); });
     });
   }
   ~Stopping() {

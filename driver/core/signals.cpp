@@ -25,8 +25,13 @@ void Signals::handle(std::function<void(int)> handler) {
   deliver();
 }
 
+void Signals::request(int signal_number) {
+  if (!any_came_) raise(signal_number);
+}
+
 void Signals::raise(int signal_number) {
   if (signal_number == SIGHUP && std::exchange(hung_up_, true)) return;
+  any_came_ = true;
   waiting_.push_back(signal_number);
   deliver();
 }

@@ -23,18 +23,20 @@ class Signals {
 
   // Replaces the handler, which gets the queued signals at once. Null: signals are queued.
   void handle(std::function<void(int signal_number)> handler);
-  // As if the signal had come.
-  void raise(int signal_number);
+  // As if the signal had come, unless one has come before: a second signal would kill at once.
+  void request(int signal_number);
   // The first queued signal, which stays in the queue; 0: there is none.
   int waiting() const { return waiting_.empty() ? 0 : waiting_.front(); }
 
  private:
   void wait();
+  void raise(int signal_number);
   void deliver();
 
   boost::asio::signal_set set_;
   std::function<void(int)> handler_;
   std::deque<int> waiting_;
+  bool any_came_ = false;
   bool hung_up_ = false;
 };
 

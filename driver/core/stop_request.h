@@ -1,5 +1,6 @@
 // Asks a job to end as a signal does, from any thread: also before it begins, when it is ended at
-// once, and after its end, when nothing happens.
+// once, and after its end, when nothing happens. Nothing happens either after a signal that ends
+// it.
 #pragma once
 
 #include <csignal>

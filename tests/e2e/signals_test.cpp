@@ -1,7 +1,10 @@
 // Signals that ask for something, and signals that mean nothing: what each does to hvdrun and to an
 // agent (the table in docs/hvdrun.md).
 #include <algorithm>
+#include <array>
 #include <csignal>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "base/machine/proc.h"
 #include "base/text.h"
@@ -188,6 +191,44 @@ TEST_F(SignalsTest, HangupEndsTheJobUnlessItIsIgnored) {
   wait_for_workers(under_nohup, "working", 2);
   under_nohup.signal(SIGHUP);
   EXPECT_EQ(under_nohup.wait().code, 0);
+}
+
+// ---- ends that are no signals ----
+
+struct Pipe {
+  UniqueFd read;
+  UniqueFd write;
+};
+
+// Programs that the test starts inherit only `inherited`.
+Pipe make_pipe(UniqueFd Pipe::*inherited) {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  Pipe made{UniqueFd(ends[0]), UniqueFd(ends[1])};
+  EXPECT_EQ(::fcntl((made.*inherited).get(), F_SETFD, 0), 0);
+  return made;
+}
+
+// As in `hvdrun ... 2>&1 | tee log`, where Ctrl-C ends tee, too.
+TEST_F(SignalsTest, OutputThatFailsAfterASignalIsNoSecondSignal) {
+  const std::string journal = directory() / "events";
+  Pipe pipe = make_pipe(&Pipe::write);
+  const std::string streams = cat(" >&", pipe.write.get(), " 2>&1");
+  Process job({"bash", "-c", cat("exec \"$0\" \"$@\"", streams), binary("hvdrun"), "--grace", "60",
+               "--events", journal, "-np", "1", "sh", "-c",
+               "trap 'touch saved; exit' TERM; touch up; while :; do sleep 0.05; done"},
+              {.environment = {{"HVD_E2E_MARK", mark()}}, .working_directory = directory()});
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(directory() / "up"); }));
+  pipe = {};
+  job.signal(SIGINT);
+  EXPECT_EQ(job.wait().code, 141);
+  EXPECT_TRUE(std::filesystem::exists(directory() / "saved"));
+  const auto events = lines_of(read_file(journal));
+  EXPECT_EQ(std::count_if(events.begin(), events.end(),
+                          [](const std::string& line) {
+                            return line.find("stop_requested") != std::string::npos;
+                          }),
+            1);
 }
 
 }  // namespace
