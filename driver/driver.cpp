@@ -14,6 +14,7 @@
 #include "base/socket.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "driver/core/end_watch.h"
 #include "driver/job/addresses.h"
 #include "driver/job_runner.h"
 #include "driver/journal/kept_journals.h"
@@ -130,6 +131,15 @@ Outcome run_job(const JobSpec& spec, Observer& observer, StopRequest* stop) {
   Signals signals(io);
   RequestSignals requests(io);
   const Stopping stopping(stop, io, signals);
+  std::optional<EndWatch> caller;
+  if (spec.caller >= 0) {
+    signals.share_with_caller();
+    caller.emplace(io, spec.caller, [&observer, &signals] {
+      observer.on_notice(
+          "the program that called hvd.run() has ended: ending the job as SIGTERM would");
+      signals.request(SIGTERM);
+    });
+  }
   const RaisedFileLimit open_files;
   auto preparation = prepare(io, signals, spec, observer);
   if (const int signal = signals.waiting(); signal != 0) {

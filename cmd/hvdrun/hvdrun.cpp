@@ -3,7 +3,9 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
+#include <fcntl.h>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -29,6 +31,8 @@
 
 namespace hvd::cli {
 namespace {
+
+constexpr const char* kCallerVariable = "HVD_CALLER_FD";
 
 // For messages before and after a job, when a slow reader cannot hold up workers.
 Status print(int fd, std::string_view text) {
@@ -209,8 +213,27 @@ int run_rendezvous(const RendezvousArguments& arguments) {
   return rendezvous::serve_forever(options);
 }
 
+// The descriptor of JobSpec::caller, by the variable that hvd.run() sets. No program that hvdrun
+// starts has either of them: the job of a worker that runs hvdrun is its own.
+Result<int> take_caller() {
+  // NOLINTBEGIN(concurrency-mt-unsafe): no thread has begun
+  const char* const found = std::getenv(kCallerVariable);
+  if (found == nullptr) return -1;
+  const std::string text = found;
+  ::unsetenv(kCallerVariable);
+  // NOLINTEND(concurrency-mt-unsafe)
+  const auto descriptor = parse_number<int>(text);
+  if (!descriptor || ::fcntl(*descriptor, F_SETFD, FD_CLOEXEC) != 0) {
+    return Status(Code::invalid_argument,
+                  cat(kCallerVariable, "=", text, ": not the number of an open descriptor"));
+  }
+  return *descriptor;
+}
+
 int run(const CommandLine& line) {
   ignore_requests();
+  const auto caller = take_caller();
+  if (!caller.ok()) return fail(caller.status());
   auto values = gather(line);
   if (!values.ok()) return fail(values.status());
   set_up_log(*values);
@@ -228,6 +251,7 @@ int run(const CommandLine& line) {
   }
   auto setup = set_up_job(line, *values, environment);
   if (!setup.ok()) return fail(setup.status());
+  setup->spec.caller = *caller;
   if (line.action == Action::print_env)
     return print_and_end(environment_text(setup->spec.environment, setup->spec.host_variables));
   if (line.action == Action::dry_run) {

@@ -131,6 +131,9 @@ struct JobSpec {
   std::optional<MetricsSpec> metrics;
   std::optional<PageSpec> page;
   std::optional<ElasticSpec> elastic;
+  // A descriptor that is readable once the process for which the job runs has ended; -1: the job
+  // does not depend on one.
+  int caller = -1;
 };
 
 }  // namespace hvd::driver

@@ -31,6 +31,8 @@ void Signals::request(int signal_number) {
 
 void Signals::raise(int signal_number) {
   if (signal_number == SIGHUP && std::exchange(hung_up_, true)) return;
+  const bool may_be_repeated = any_came_ && signal_number != SIGQUIT;
+  if (may_be_repeated && std::exchange(caller_may_repeat_, false)) return;
   any_came_ = true;
   waiting_.push_back(signal_number);
   deliver();

@@ -25,6 +25,9 @@ class Signals {
   void handle(std::function<void(int signal_number)> handler);
   // As if the signal had come, unless one has come before: a second signal would kill at once.
   void request(int signal_number);
+  // The job runs for another process, and both may get the same signal, as Ctrl-C in a terminal;
+  // the other one passes it on, or ends. So one signal after the first has no effect but SIGQUIT.
+  void share_with_caller() { caller_may_repeat_ = true; }
   // The first queued signal, which stays in the queue; 0: there is none.
   int waiting() const { return waiting_.empty() ? 0 : waiting_.front(); }
 
@@ -38,6 +41,7 @@ class Signals {
   std::deque<int> waiting_;
   bool any_came_ = false;
   bool hung_up_ = false;
+  bool caller_may_repeat_ = false;
 };
 
 // The signals that request something while the job continues: SIGUSR1, SIGUSR2, and SIGTSTP unless

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import pickle
 import re
@@ -12,7 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ._acceptor import Acceptor
@@ -215,17 +216,37 @@ def run(
     return _run_job(job, [*flags, *arguments, executable or sys.executable])
 
 
+_CALLER_VARIABLE = "HVD_CALLER_FD"
+
+
+@contextlib.contextmanager
+def _end_of_this_process() -> Iterator[int]:
+    """A descriptor for hvdrun, which is readable once this process has ended."""
+    try:
+        descriptors = [os.pidfd_open(os.getpid())]
+    except OSError:  # before Linux 5.3
+        # Children that are forked without exec keep the second one open, too.
+        descriptors = list(os.pipe())
+    try:
+        yield descriptors[0]
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
 def _run_job(job: _Job, command: list[str]) -> list[Any]:
     """``command``: the flags of hvdrun, and the Python of the workers."""
     # hvdrun withholds variables whose names look like secrets, unless --env names them.
     sends_key = ["--env", KEY_VARIABLE]
     try:
-        process = subprocess.Popen(
-            [hvdrun_path(), *sends_key, *command, "-c", _program_of_worker()],
-            env=job.environment(),
-            stderr=subprocess.PIPE,
-        )
-        errors = _pass_on(process)
+        with _end_of_this_process() as end:
+            process = subprocess.Popen(
+                [hvdrun_path(), *sends_key, *command, "-c", _program_of_worker()],
+                env={**job.environment(), _CALLER_VARIABLE: str(end)},
+                pass_fds=[end],
+                stderr=subprocess.PIPE,
+            )
+            errors = _pass_on(process)
     finally:
         job.close()
     if process.returncode != 0:

@@ -209,6 +209,68 @@ Pipe make_pipe(UniqueFd Pipe::*inherited) {
   return made;
 }
 
+// A worker that says "saved" after SIGTERM, once the file is there.
+Words saving_worker(const std::string& file) {
+  return {"sh", "-c",
+          cat("trap 'until [ -e ", file, " ]; do sleep 0.01; done; echo saved; exit' TERM; ",
+              "echo $$ up $HVD_RANK.${HVD_CALLER_FD:+ with its caller}; ",
+              "while :; do sleep 0.05; done")};
+}
+
+class CallerTest : public SignalsTest {
+ protected:
+  // hvdrun with two such workers, for a caller that lives as long as `caller_` is open.
+  Process& start_called(const std::string& file) {
+    Pipe pipe = make_pipe(&Pipe::read);
+    ProcessOptions options;
+    options.environment["HVD_CALLER_FD"] = cat(pipe.read.get());
+    Words words{"-np", "2", "--grace", "60"};
+    for (const auto& word : saving_worker(file)) words.push_back(word);
+    Process& job = start(words, options);
+    caller_ = std::move(pipe.write);
+    wait_for_workers(job, "up", 2);
+    EXPECT_EQ(job.out().find("with its caller"), std::string::npos) << job.out();
+    return job;
+  }
+
+  UniqueFd caller_;
+};
+
+TEST_F(CallerTest, ItsEndAndASignalToBothEndTheJobOnce) {
+  const std::string file = directory() / "go";
+  Process& job = start_called(file);
+  caller_.reset();
+  ASSERT_TRUE(job.wait_for_error("the program that called hvd.run() has ended"));
+  job.signal(SIGTERM);
+  // It is handled after the signals before it.
+  job.signal(SIGUSR2);
+  ASSERT_TRUE(job.wait_for_error("SIGUSR2 (signal 12) is ignored"));
+  directory_file("go");
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 128 + SIGTERM) << end.err;
+  EXPECT_EQ(end.err.find("killing what is left"), std::string::npos) << end.err;
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(lines_of_rank(end.out, rank).back(), "saved");
+}
+
+TEST_F(CallerTest, ASecondSignalAfterItsEndKillsAtOnce) {
+  Process& job = start_called(directory() / "never");
+  caller_.reset();
+  ASSERT_TRUE(job.wait_for_error("stopping"));
+  job.signal(SIGTERM);
+  job.signal(SIGINT);
+  EXPECT_EQ(job.wait().code, 128 + SIGTERM) << job.err();
+}
+
+TEST_F(CallerTest, ADescriptorThatIsNotOpenIsAnError) {
+  for (const char* const wrong : {"999", "caller"}) {
+    ProcessOptions options;
+    options.environment["HVD_CALLER_FD"] = wrong;
+    const ExitStatus end = run_job({"-np", "1", "true"}, options);
+    EXPECT_EQ(end.code, 1);
+    EXPECT_NE(end.err.find(cat("HVD_CALLER_FD=", wrong)), std::string::npos) << end.err;
+  }
+}
+
 // As in `hvdrun ... 2>&1 | tee log`, where Ctrl-C ends tee, too.
 TEST_F(SignalsTest, OutputThatFailsAfterASignalIsNoSecondSignal) {
   const std::string journal = directory() / "events";

@@ -116,6 +116,66 @@ def test_the_results_of_an_elastic_job_are_those_of_its_last_world(lost_rank, ho
     assert results == [(2, 0, 2), (2, 1, 2)]
 
 
+# --- the end of the program -----------------------------------------------------------------------
+
+CALLER = """
+import os, signal, sys
+import hvd
+
+def stay(folder):
+    def leave(number, frame):
+        with open(os.path.join(folder, os.environ["HVD_RANK"]), "w"):
+            os._exit(0)
+    signal.signal(signal.SIGTERM, leave)
+    print("up", flush=True)
+    while True:
+        signal.pause()
+
+if __name__ == "__main__":
+    hvd.run(stay, sys.argv[1:], num_proc=2)
+"""
+
+
+@pytest.mark.parametrize("kernel", ["new", "old"])
+@pytest.mark.parametrize(
+    ("number", "kill"),
+    [
+        (signal.SIGKILL, os.kill),
+        (signal.SIGTERM, os.kill),
+        (signal.SIGTERM, os.killpg),
+        (signal.SIGINT, os.kill),
+        (signal.SIGINT, os.killpg),
+    ],
+)
+def test_the_job_ends_with_the_program(number, kill, kernel, tmp_path):
+    command = [sys.executable, str(tmp_path / "caller.py"), str(tmp_path)]
+    if kernel == "old":
+        filtered = os.path.join(os.path.dirname(hvd.launch.hvdrun_path()), "hvd_without_calls")
+        if not os.access(filtered, os.X_OK):
+            pytest.skip("there is no program that takes calls away from the kernel")
+        command = [filtered, "pidfd_open", *command]
+    (tmp_path / "caller.py").write_text(CALLER, encoding="utf-8")
+    # hvdrun is in the same process group, and the others end with hvdrun.
+    caller = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        ups = [caller.stdout.readline() for _ in range(2)]
+        if kernel == "old" and not any(ups) and caller.wait(LIMIT) == 77:
+            pytest.skip("this kernel takes no filter for system calls")
+        assert sorted(ups) == ["[0]<stdout>:up\n", "[1]<stdout>:up\n"]
+        kill(caller.pid, number)
+        # Both streams have ended when all processes of the job have.
+        caller.communicate(timeout=LIMIT)
+    except BaseException:
+        os.killpg(caller.pid, signal.SIGKILL)
+        caller.communicate()
+        raise
+    assert caller.returncode == -number
+    # Each worker had the time to leave.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "caller.py"]
+
+
 # --- modules --------------------------------------------------------------------------------------
 
 
