@@ -38,6 +38,7 @@ endforeach()
 hvd_python_test(getting_started TIMEOUT 300
   COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/getting_started_test.py)
 hvd_python_test(channel TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/channel_test.py)
+hvd_python_test(package TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/package_test.py)
 hvd_python_test(run TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/run_test.py)
 hvd_python_test(jobs TIMEOUT 600 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/jobs_test.py)
 # It is the longest of all: begun last, it would be waited for alone.
