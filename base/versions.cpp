@@ -2,6 +2,6 @@
 
 namespace hvd {
 
-WireVersions wire_versions() { return {.worker_link = 6, .members = 8}; }
+WireVersions wire_versions() { return {.worker_link = 7, .members = 9}; }
 
 }  // namespace hvd

@@ -304,6 +304,8 @@ def run(function: Callable[..., Result]) -> Callable[..., Result]:
     returned on all ranks of one world. A HorovodInternalError that the program raises itself ends
     the world for all ranks, and all go on from the last commit. Every other exception than that and
     HostsUpdatedInterrupt goes through. A worker that is not needed any more ends with exit code 0.
+    All workers call it equally often. In a newcomer that comes when the others are in a later run
+    the function is not called in the earlier ones, and the result is None.
 
     Raises:
         StateLostError: every worker that held the committed state is gone.

@@ -41,6 +41,30 @@ TEST_F(ElasticFaultsTest, AKilledWorkerIsReplacedAndTheOthersGoOn) {
   expect_in(end.err, {"localhost#2 was killed by SIGKILL"});
 }
 
+// One is lost after the training, and its replacement is in the world that follows when another one
+// is lost.
+TEST_F(ElasticFaultsTest, NobodyTrainsAgainWhenWorkersAreLostAfterTheTraining) {
+  Process& job = start_training({"-np", "3", "--min-np", "1", "--verbose"});
+  expect_world(job, 3);
+  for (const char* const worker : {"localhost#0", "localhost#1", "localhost#2"}) {
+    order(worker, "over", "hold");
+  }
+  say_enough();
+  for (const char* const worker : {"localhost#0", "localhost#1", "localhost#2"}) {
+    ASSERT_TRUE(eventually([&] { return was_obeyed(worker, "over"); })) << job.err();
+  }
+  kill_rank(2);
+  ASSERT_TRUE(job.wait_for_error("localhost#2 is ready to join")) << job.err();
+  kill_rank(1);
+  ASSERT_TRUE(job.wait_for_error("localhost#2 joined")) << job.err();
+  directory_file("orders/go");
+  finish(job);
+  step_logs().read();
+  for (const auto& step_log : step_logs().step_logs()) {
+    for (const auto& one : step_log.worlds) EXPECT_EQ(one.size, 3) << step_logs().summary();
+  }
+}
+
 TEST_F(ElasticFaultsTest, TheWorldWaitsForTheReplacementIfItMayNotShrink) {
   Process& job = start_training({"-np", "3", "--min-np", "3"});
   const auto world = expect_world(job, 3);

@@ -53,11 +53,25 @@ Status agree(const std::vector<Prepared>& prepared) {
   return {};
 }
 
+RunStatus run_status(const std::vector<Vote>& votes, CommitId high_water, int rank) {
+  const auto [least, most] = std::minmax_element(
+      votes.begin(), votes.end(), [](const Vote& a, const Vote& b) { return a.run < b.run; });
+  const std::uint64_t newest = std::max(most->run, high_water.run);
+  if (votes[static_cast<std::size_t>(rank)].run == newest) {
+    return least->run == newest ? RunStatus::goes_on : RunStatus::waits;
+  }
+  // Without a commit in the newest run nobody knows whether the program has one more.
+  const bool goes_on = most->run == newest || high_water.sequence != 0;
+  return goes_on ? RunStatus::is_finished : RunStatus::is_over;
+}
+
 Result<Resume> decide_resume(const std::vector<Vote>& votes, CommitId high_water,
                              std::uint64_t generation) {
   Resume resume;
   for (const auto& vote : votes) resume.id = std::max(resume.id, vote.holds);
-  const bool is_void = high_water.sequence == 0;  // this world, or one before, began from nothing
+  const std::uint64_t run = votes.front().run;
+  // This world, or one before, began from nothing; or nothing was committed in this run.
+  const bool is_void = high_water.sequence == 0 || high_water.run < run;
   const bool lost = !is_void && resume.id < high_water;
   if (lost && !votes.front().can_load) {
     return Status(Code::data_loss,
@@ -69,7 +83,7 @@ Result<Resume> decide_resume(const std::vector<Vote>& votes, CommitId high_water
   }
   if (lost || resume.id.none()) {
     resume.from = lost ? Resume::From::loader : Resume::From::beginning;
-    resume.id = {generation, 0};
+    resume.id = {generation, 0, run};
   }
   const auto vote_of = [&votes](int rank) { return votes[static_cast<std::size_t>(rank)]; };
   for (int rank = 0; rank < static_cast<int>(votes.size()); ++rank) {

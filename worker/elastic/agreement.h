@@ -36,6 +36,7 @@ struct Vote {
   std::uint64_t bytes = 0;         // of that state, as it would be sent
   bool can_load = false;           // its program can load a checkpoint of its own
   std::uint64_t sizes_digest = 0;  // the same on ranks whose states can be sent part by part
+  std::uint64_t run = 0;           // of the program: how many it has finished before
 };
 
 struct Resume {
@@ -52,9 +53,20 @@ struct Resume {
   std::vector<int> receivers;  // all others
 };
 
-// `votes` by rank, of the world `generation`; `high_water`: the newest commit that a rank may have
-// seen; with sequence 0, what was committed before does not count. data_loss if every holder of it
-// is gone and rank 0 cannot load.
+// What becomes of the run of the program that a rank is in.
+enum class RunStatus {
+  goes_on,      // all ranks are in it
+  waits,        // others are in an earlier one, and come
+  is_finished,  // on all ranks that were in it; the program goes on with a later one
+  is_over,      // likewise, and none of these ranks has gone on from there
+};
+
+// `high_water`: as below.
+RunStatus run_status(const std::vector<Vote>& votes, CommitId high_water, int rank);
+
+// `votes` by rank, of the world `generation`, all of the same run; `high_water`: the newest commit
+// that a rank may have seen; with sequence 0, and of an earlier run, what was committed before does
+// not count. data_loss if every holder of it is gone and rank 0 cannot load.
 Result<Resume> decide_resume(const std::vector<Vote>& votes, CommitId high_water,
                              std::uint64_t generation);
 

@@ -16,12 +16,15 @@ std::span<std::byte> bytes_of(std::string& text) {
   return std::as_writable_bytes(std::span(text.data(), text.size()));
 }
 
-void write_id(WireWriter& out, const CommitId& id) { out.u64(id.generation).u64(id.sequence); }
+void write_id(WireWriter& out, const CommitId& id) {
+  out.u64(id.generation).u64(id.sequence).u64(id.run);
+}
 
 CommitId read_id(WireReader& in) {
   CommitId id;
   id.generation = in.u64();
   id.sequence = in.u64();
+  id.run = in.u64();
   return id;
 }
 
@@ -129,44 +132,65 @@ Failure CommitProtocol::commit(const Prepared& prepared, const Proposal& proposa
   return {};
 }
 
-Failure CommitProtocol::vote(Store& store, bool can_load, Resume& resume) {
+// By rank; `mark` is what rank 0 has read.
+struct CommitProtocol::Votes {
+  std::vector<Vote> votes;
+  std::vector<std::uint64_t> shapes;
   CommitId mark;
-  if (channel_.rank() == 0) {
-    auto found = high_water_.read();
-    if (!found.ok()) return channel_.give_up(found.status());
-    mark = *found;
-    // The others have gone on without this world; nothing is lost.
-    if (mark.generation > generation_) {
-      return channel_.give_up(
-          {Code::aborted,
-           cat("this world is over: a newer one has reached commit ", to_text(mark), " already")});
-    }
-  }
+};
 
+Failure CommitProtocol::read_mark(CommitId& mark) {
+  if (channel_.rank() != 0) return {};
+  auto found = high_water_.read();
+  if (!found.ok()) return channel_.give_up(found.status());
+  mark = *found;
+  // The others have gone on without this world; nothing is lost.
+  if (mark.generation > generation_) {
+    return channel_.give_up(
+        {Code::aborted,
+         cat("this world is over: a newer one has reached commit ", to_text(mark), " already")});
+  }
+  return {};
+}
+
+Failure CommitProtocol::gather_votes(Store& store, bool can_load, Votes& all) {
+  CommitId mark;
+  if (auto failed = read_mark(mark); !failed.ok()) return failed;
   WireWriter own;
+  own.u64(run_);
   write_id(own, store.holds());
   write_id(own, mark);
   own.u64(store.bytes()).boolean(can_load).u64(store.sizes_digest()).u64(store.shape());
   std::vector<std::string> texts;
   if (auto failed = channel_.gather("vote", own.bytes(), texts); !failed.ok()) return failed;
 
-  std::vector<Vote> votes;
-  std::vector<std::uint64_t> shapes;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     WireReader in(texts[rank]);
     Vote vote;
+    vote.run = in.u64();
     vote.holds = read_id(in);
     const auto marked = read_id(in);
-    if (rank == 0) mark = marked;
+    if (rank == 0) all.mark = marked;
     vote.bytes = in.u64();
     vote.can_load = in.boolean();
     vote.sizes_digest = in.u64();
-    shapes.push_back(in.u64());
+    all.shapes.push_back(in.u64());
     HVD_RETURN_IF_ERROR(in.finish("a vote"));
-    votes.push_back(vote);
+    all.votes.push_back(vote);
   }
+  return {};
+}
 
-  const auto others = ranks_that_differ(shapes, [](std::uint64_t shape) { return shape; });
+Failure CommitProtocol::vote(Store& store, bool can_load, RunStatus& status, Resume& resume) {
+  Votes all;
+  do {
+    all = {};
+    if (auto failed = gather_votes(store, can_load, all); !failed.ok()) return failed;
+    status = run_status(all.votes, all.mark, channel_.rank());
+  } while (status == RunStatus::waits);
+  if (status != RunStatus::goes_on) return {};
+
+  const auto others = ranks_that_differ(all.shapes, [](std::uint64_t shape) { return shape; });
   if (!others.empty()) {
     return common({Code::invalid_argument,
                    cat("elastic::run(): rank", others.size() == 1 ? " " : "s ", join(others, ", "),
@@ -174,11 +198,19 @@ Failure CommitProtocol::vote(Store& store, bool can_load, Resume& resume) {
                        " added other things to the state than rank 0 has; all ranks must add the "
                        "same names, in the same order, in the same CommitMode")});
   }
-
-  auto decided = decide_resume(votes, mark, generation_);
+  auto decided = decide_resume(all.votes, all.mark, generation_);
   if (!decided.ok()) return common(decided.status());
   resume = std::move(*decided);
   return {};
+}
+
+Failure CommitProtocol::finish() {
+  if (auto met = channel_.barrier("finish"); !met.ok()) return met;
+  if (channel_.rank() == 0) {
+    const Status written = high_water_.write({generation_, 0, run_ + 1});
+    if (!written.ok()) return channel_.give_up(written);
+  }
+  return channel_.barrier("finished");
 }
 
 }  // namespace hvd::worker

@@ -21,35 +21,49 @@ using Proposal = std::function<std::string()>;
 
 class CommitProtocol {
  public:
-  // The high-water mark is rank 0's business. Both must outlive it.
-  CommitProtocol(runtime::World& world, std::uint64_t generation, HighWater& high_water,
-                 std::uint64_t chunk = kTransferChunk)
-      : channel_(world), generation_(generation), high_water_(high_water), chunk_(chunk) {}
+  // `run`: how many runs of the program this rank has finished. The high-water mark is rank 0's
+  // business. World and mark must outlive it.
+  CommitProtocol(runtime::World& world, std::uint64_t generation, std::uint64_t run,
+                 HighWater& high_water, std::uint64_t chunk = kTransferChunk)
+      : channel_(world),
+        generation_(generation),
+        run_(run),
+        high_water_(high_water),
+        chunk_(chunk) {}
 
   StateChannel& channel() { return channel_; }
   std::uint64_t generation() const { return generation_; }
+  std::uint64_t run() const { return run_; }
 
   // All are prepared for this commit, and it is one. `next`: the world that all go over to now;
   // empty: they stay.
   runtime::Failure commit(const Prepared& prepared, const Proposal& proposal, std::string& next);
   // Without a commit: whether rank 0 wants to go over to another world.
   runtime::Failure look(const Proposal& proposal, bool& wants);
-  // From which state all go on.
-  runtime::Failure vote(Store& store, bool can_load, Resume& resume);
+  // From which state all go on, if the run of this rank does. It waits for ranks that are in an
+  // earlier one.
+  runtime::Failure vote(Store& store, bool can_load, RunStatus& status, Resume& resume);
   // The ranks without the state receive that of the first holder, whole and checked, and take it
   // over. A rank that receives is told after each chunk how many bytes are here; they are counted
   // anew if the holders' states differ, and the first one has to send all of its own.
   runtime::Failure transfer(Store& store, const Resume& resume, bool& received,
                             const std::function<void(std::uint64_t)>& on_received = {});
+  // The function has returned on all ranks, and it is written down that this run has finished, so
+  // that a newcomer does not begin it again.
+  runtime::Failure finish();
 
  private:
   struct Record;
+  struct Votes;
   runtime::Failure meet(const Record& own, std::vector<Record>& all);
+  runtime::Failure read_mark(CommitId& mark);
+  runtime::Failure gather_votes(Store& store, bool can_load, Votes& all);
   // An error that all ranks have found in the same way.
   runtime::Failure common(const Status& error);
 
   StateChannel channel_;
   std::uint64_t generation_;
+  std::uint64_t run_;
   HighWater& high_water_;
   std::uint64_t chunk_;
 };

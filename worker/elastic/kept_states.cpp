@@ -9,8 +9,9 @@ std::size_t other(std::optional<std::size_t> buffer) { return buffer == 0U ? 1 :
 
 }  // namespace
 
-void KeptStates::entered(std::uint64_t generation) {
+void KeptStates::entered(std::uint64_t generation, std::uint64_t run) {
   generation_ = generation;
+  run_ = run;
   sequence_ = 0;
 }
 

@@ -21,10 +21,10 @@ namespace hvd::worker {
 
 class KeptStates {
  public:
-  // A world is entered; what is kept in it is counted from 1 on.
-  void entered(std::uint64_t generation);
+  // A world is entered, in this run of the program; what is kept in it is counted from 1 on.
+  void entered(std::uint64_t generation, std::uint64_t run);
   // Under which id the next state is kept in this world.
-  CommitId next() const { return {generation_, sequence_ + 1}; }
+  CommitId next() const { return {generation_, sequence_ + 1, run_}; }
 
   // The newest state that is whole, for the vote and for Prepared; {} without one.
   CommitId newest() const { return newest_ ? ids_[*newest_] : CommitId(); }
@@ -43,6 +43,7 @@ class KeptStates {
 
  private:
   std::uint64_t generation_ = 0;
+  std::uint64_t run_ = 0;
   std::uint64_t sequence_ = 0;
   std::array<CommitId, 2> ids_;
   std::optional<std::size_t> newest_;

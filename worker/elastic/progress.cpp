@@ -30,9 +30,17 @@ Failure agree(StateChannel& channel, const Status& own) {
 Failure Progress::begin(CommitProtocol& protocol, bool rolls_back, EntryTimer* timer) {
   Resume resume;
   if (timer != nullptr) timer->begin_vote(Clock::now());
-  auto voted = protocol.vote(store_, static_cast<bool>(options_.loader), resume);
+  auto voted = protocol.vote(store_, static_cast<bool>(options_.loader), run_status_, resume);
   lost_ = !voted.world_failed && voted.status.code() == Code::data_loss;
   if (!voted.ok()) return voted;
+  if (run_status_ == RunStatus::goes_on) return resume_from(protocol, resume, rolls_back, timer);
+  if (rolls_back) store_.load();
+  forget();
+  return {};
+}
+
+Failure Progress::resume_from(CommitProtocol& protocol, const Resume& resume, bool rolls_back,
+                              EntryTimer* timer) {
   const auto& receivers = resume.receivers;
   const bool receives =
       std::find(receivers.begin(), receivers.end(), protocol.channel().rank()) != receivers.end();
@@ -46,7 +54,7 @@ Failure Progress::begin(CommitProtocol& protocol, bool rolls_back, EntryTimer* t
     options_.loader();
   }
   // The same one may be entered again, and then goes on counting.
-  if (generation_ != protocol.generation()) store_.entered(protocol.generation());
+  if (generation_ != protocol.generation()) store_.entered(protocol.generation(), protocol.run());
   generation_ = protocol.generation();
   if (resume.from == Resume::From::beginning) {
     if (auto taken = take_beginning(protocol, resume.id); !taken.ok()) return taken;
@@ -117,7 +125,7 @@ Failure Progress::commit(CommitProtocol& protocol, const Proposal& proposal, std
 
 Failure Progress::sync(CommitProtocol& protocol) {
   Resume resume;
-  resume.id = {protocol.generation(), 0};
+  resume.id = {protocol.generation(), 0, protocol.run()};
   resume.holders = resume.senders = {0};
   for (int rank = 1; rank < protocol.channel().size(); ++rank) resume.receivers.push_back(rank);
   // Beside what is kept, which counts until the next commit.
@@ -130,21 +138,20 @@ Failure Progress::sync(CommitProtocol& protocol) {
   return moved;
 }
 
-Failure Progress::finish(CommitProtocol& protocol, HighWater& high_water) {
-  if (auto met = protocol.channel().barrier("finish"); !met.ok()) return met;
-  if (protocol.channel().rank() == 0) {
-    if (const Status cleared = high_water.clear(); !cleared.ok()) {
-      HVD_LOG(warning, "at the end: " << cleared.message());
-    }
-  }
+Failure Progress::finish(CommitProtocol& protocol) {
+  if (auto finished = protocol.finish(); !finished.ok()) return finished;
   if (protocol.channel().rank() == 0 && !state_file_.empty()) {
     if (const Status removed = remove_saved_state(state_file_); !removed.ok()) {
       HVD_LOG(warning, "at the end: " << removed.message());
     }
   }
+  forget();
+  return {};
+}
+
+void Progress::forget() {
   store_.forget();
   generation_ = 0;
-  return {};
 }
 
 void Progress::mutate(const std::function<void()>& change) {

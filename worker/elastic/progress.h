@@ -34,8 +34,10 @@ class Progress {
 
   // In a new world: all agree from where they go on, and have that state when this returns.
   // `rolls_back`: what this rank did since it kept it last does not count. `timer`: null, or of the
-  // way into this world.
+  // way into this world. If the run does not go on (run_status()) the objects are those of this
+  // rank's last commit, if it has one, and nothing is kept any more.
   runtime::Failure begin(CommitProtocol& protocol, bool rolls_back, EntryTimer* timer = nullptr);
+  RunStatus run_status() const { return run_status_; }
   // begin() has failed because the state is lost, not because of anything else.
   bool is_lost() const { return lost_; }
   // `next`: the world that all go over to now; empty: they stay.
@@ -46,7 +48,7 @@ class Progress {
   // could.
   runtime::Failure suspend(CommitProtocol& protocol);
   // All have finished: what was committed is of no use any more.
-  runtime::Failure finish(CommitProtocol& protocol, HighWater& high_water);
+  runtime::Failure finish(CommitProtocol& protocol);
   void mutate(const std::function<void()>& change);
 
  private:
@@ -55,6 +57,9 @@ class Progress {
     return device;
   }
 
+  runtime::Failure resume_from(CommitProtocol& protocol, const Resume& resume, bool rolls_back,
+                               EntryTimer* timer);
+  void forget();
   // All begin with what rank 0 has: a state in the file, else what its program made.
   runtime::Failure take_beginning(CommitProtocol& protocol, const CommitId& id);
 
@@ -63,6 +68,7 @@ class Progress {
   std::string state_file_;
   std::uint64_t generation_ = 0;
   bool lost_ = false;
+  RunStatus run_status_ = RunStatus::goes_on;
 };
 
 }  // namespace hvd::worker

@@ -58,7 +58,6 @@ Run::Run(State& state) : impl_(StateImpl::of(state)) {
   impl_.running = true;
   process.begin_run();
   if (auto* const membership = process.membership()) leave_watch_.emplace(membership->agent());
-  process.set_finished(false);
 }
 
 Run::~Run() {
@@ -77,7 +76,7 @@ Turn Run::next(std::exception_ptr thrown) {
       try {
         if (!finishing) return begin_turn();
         impl_.finish();
-        process.set_finished(true);
+        process.finish_run();
         return Turn::done;
       } catch (const std::exception&) {
         thrown = std::current_exception();
@@ -95,10 +94,28 @@ Turn Run::begin_turn() {
   if ((again_ || ProcessWorld::instance().needs_next()) && enter_next() == Entered::left) {
     return Turn::left;
   }
-  impl_.begin(rolls_back_);
+  const auto status = impl_.begin(rolls_back_);
+  if (status != worker::RunStatus::goes_on) return after_the_end(status);
   if (again_) impl_.call_back();
   called_ = true;
   return Turn::call;
+}
+
+// A newcomer has no part in what this run has made. Where the program goes on, a later run has a
+// state for it; else there is nothing left that it could do.
+Turn Run::after_the_end(worker::RunStatus status) {
+  auto& process = ProcessWorld::instance();
+  if (status == worker::RunStatus::is_finished) {
+    HVD_LOG(info, "elastic::run(): the others have finished this run already");
+    process.skip_run();
+    return Turn::done;
+  }
+  if (called_) {
+    process.finish_run();
+    return Turn::done;
+  }
+  process.leave_finished_run();
+  return Turn::left;
 }
 
 std::optional<Turn> Run::after_failure(const std::exception_ptr& thrown, bool finishing) {
@@ -121,7 +138,7 @@ std::optional<Turn> Run::after_failure(const std::exception_ptr& thrown, bool fi
 
   if (process.is_leaving()) return Turn::left;
   if (finishing && all_had_finished()) {
-    process.set_finished(true);
+    process.finish_run();
     return Turn::done;
   }
   return std::nullopt;

@@ -7,6 +7,7 @@
 
 #include <hvd/elastic.h>
 
+#include "worker/elastic/agreement.h"
 #include "worker/elastic/leave_watch.h"
 #include "worker/process/commit_id.h"
 
@@ -16,7 +17,7 @@ class StateImpl;
 
 enum class Turn {
   call,  // the program's function is to be called
-  done,  // it has returned, on all ranks
+  done,  // it has returned, on all ranks; perhaps before this one came
   left,  // the job goes on without this worker
 };
 
@@ -42,6 +43,8 @@ class Run {
   // The program gives up a world that stands. False: too often since the last commit.
   bool ends_world(const char* why);
   Turn begin_turn();
+  // The function has returned on all ranks that were in this run.
+  Turn after_the_end(worker::RunStatus status);
 
   StateImpl& impl_;
   std::optional<worker::LeaveWatch> leave_watch_;

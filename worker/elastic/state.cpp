@@ -73,6 +73,10 @@ void StateImpl::raise(const runtime::Failure& failure, bool lost) const {
   std::rethrow_exception(process.exception_of(failure, runtime::Kind::broadcast));
 }
 
+CommitProtocol StateImpl::protocol_of(const ProcessWorld::Generation& generation) {
+  return {*generation.world, generation.number, generation.finished_runs, *generation.high_water};
+}
+
 ProcessWorld::Generation StateImpl::generation_of(std::string_view call) {
   if (!running) {
     throw InvalidArgumentError(cat("State::", call,
@@ -85,7 +89,7 @@ ProcessWorld::Generation StateImpl::generation_of(std::string_view call) {
 
 bool StateImpl::is_change_due(std::string_view call) {
   const auto generation = generation_of(call);
-  CommitProtocol protocol(*generation.world, generation.number, *generation.high_water);
+  auto protocol = protocol_of(generation);
   bool is_due = false;
   if (const auto failed = protocol.look(proposal, is_due); !failed.ok()) raise(failed);
   return is_due;
@@ -95,7 +99,7 @@ void StateImpl::commit(std::string_view call) {
   auto& process = ProcessWorld::instance();
   const auto generation = generation_of(call);
   auto* const membership = process.membership();
-  CommitProtocol protocol(*generation.world, generation.number, *generation.high_water);
+  auto protocol = protocol_of(generation);
   std::string next;
 
   if (const auto failed = progress_.commit(protocol, proposal, next); !failed.ok()) {
@@ -127,7 +131,7 @@ void StateImpl::check_host_updates() {
 
 void StateImpl::sync() {
   const auto generation = ProcessWorld::instance().generation_for("elastic::State::sync");
-  CommitProtocol protocol(*generation.world, generation.number, *generation.high_water);
+  auto protocol = protocol_of(generation);
   if (const auto failed = progress_.sync(protocol); !failed.ok()) raise(failed);
 }
 
@@ -141,16 +145,19 @@ void StateImpl::make_room() {
   }
 }
 
-void StateImpl::begin(bool rolls_back) {
+worker::RunStatus StateImpl::begin(bool rolls_back) {
   at_commit_ = false;
   auto& process = ProcessWorld::instance();
   const auto generation = process.generation_for("elastic::run");
-  CommitProtocol protocol(*generation.world, generation.number, *generation.high_water);
+  auto protocol = protocol_of(generation);
   if (rolls_back) process.entry_timer().redoes(process.steps() - steps_at_commit_);
   const auto failed = progress_.begin(protocol, rolls_back, &process.entry_timer());
   if (!failed.ok()) raise(failed, progress_.is_lost());
-  steps_at_commit_ = process.steps();
-  process.expect_first_step();
+  if (progress_.run_status() == worker::RunStatus::goes_on) {
+    steps_at_commit_ = process.steps();
+    process.expect_first_step();
+  }
+  return progress_.run_status();
 }
 
 void StateImpl::call_back() {
@@ -161,10 +168,8 @@ void StateImpl::finish() {
   auto& process = ProcessWorld::instance();
   const auto generation = process.generation_for("elastic::run");
   process.entry_timer().step_ended(Clock::now());
-  CommitProtocol protocol(*generation.world, generation.number, *generation.high_water);
-  if (const auto failed = progress_.finish(protocol, *generation.high_water); !failed.ok()) {
-    raise(failed);
-  }
+  auto protocol = protocol_of(generation);
+  if (const auto failed = progress_.finish(protocol); !failed.ok()) raise(failed);
 }
 
 }  // namespace detail

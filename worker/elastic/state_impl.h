@@ -34,8 +34,9 @@ class StateImpl {
 
   // Before a joiner says that it is ready: the others train on meanwhile.
   void make_room();
-  // The state is in place when it returns, and as all ranks of the new world have it.
-  void begin(bool rolls_back);
+  // The state is in place when it returns, and as all ranks of the new world have it; unless the
+  // run does not go on.
+  worker::RunStatus begin(bool rolls_back);
   void call_back();
   void finish();
   // The objects are what was committed last: commit() has thrown HostsUpdated.
@@ -45,6 +46,7 @@ class StateImpl {
 
  private:
   void commit(std::string_view call);
+  static worker::CommitProtocol protocol_of(const worker::ProcessWorld::Generation& generation);
   // For a call that is allowed only while run() runs.
   worker::ProcessWorld::Generation generation_of(std::string_view call);
   [[noreturn]] void raise(const runtime::Failure& failure, bool lost = false) const;

@@ -67,7 +67,7 @@ class Store {
   elastic::CommitMode mode() const { return mode_; }
 
   // A world is entered: what is kept in it gets numbers of its own.
-  void entered(std::uint64_t generation) { states_.entered(generation); }
+  void entered(std::uint64_t generation, std::uint64_t run) { states_.entered(generation, run); }
   CommitId next() const { return states_.next(); }
   // The newest state that this rank has whole, and its size.
   CommitId holds() const { return states_.newest(); }

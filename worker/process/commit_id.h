@@ -7,24 +7,28 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "base/protocol/world_document.h"
 #include "base/status.h"
 
 namespace hvd::worker {
 
-// A later world is newer, whatever the sequence; {0, 0} is no commit.
+// A later run is newer, whatever the world, and in a run a later world, whatever the sequence.
+// {0, 0} is no commit.
 struct CommitId {
   std::uint64_t generation = 0;  // of the world that agreed
   std::uint64_t sequence = 0;    // of its commits, from 1 on; 0: the state that it began with
+  std::uint64_t run = 0;         // calls of elastic::run that had finished on all ranks before
 
   bool none() const { return generation == 0; }
-  // clang-tidy 14 sees a 0 in here.
-  friend auto operator<=>(const CommitId&,
-                          const CommitId&) = default;  // NOLINT(modernize-use-nullptr)
+  friend bool operator==(const CommitId&, const CommitId&) = default;
+  friend auto operator<=>(const CommitId& a, const CommitId& b) {
+    return std::tie(a.run, a.generation, a.sequence) <=> std::tie(b.run, b.generation, b.sequence);
+  }
 };
 
-// "3.17"; the form of the high-water mark (kHighWaterKey).
+// "3.17", in the program's second run "3.17.1"; the form of the high-water mark (kHighWaterKey).
 std::string to_text(const CommitId& id);
 Result<CommitId> commit_id_from_text(std::string_view text);
 

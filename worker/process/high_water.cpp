@@ -45,9 +45,4 @@ Status RendezvousHighWater::write(const CommitId& id) {
           cat("commit ", text, " does not count: a newer world has committed already")};
 }
 
-Status RendezvousHighWater::clear() {
-  version_.reset();
-  return client_->erase(kCommitScope, kHighWaterKey);
-}
-
 }  // namespace hvd::worker

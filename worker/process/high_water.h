@@ -20,8 +20,6 @@ class HighWater {
   virtual Result<CommitId> read() = 0;
   // aborted: a newer world has committed meanwhile, and this commit does not count.
   virtual Status write(const CommitId& id) = 0;
-  // From now on nothing is committed.
-  virtual Status clear() = 0;
 };
 
 // In the rendezvous service, as MarkWriter says.
@@ -31,7 +29,6 @@ class RendezvousHighWater final : public HighWater {
       : client_(std::move(client)) {}
   Result<CommitId> read() override;
   Status write(const CommitId& id) override;
-  Status clear() override;
 
  private:
   std::shared_ptr<rendezvous::Client> client_;
@@ -46,7 +43,6 @@ class OwnHighWater final : public HighWater {
     id_ = id;
     return {};
   }
-  Status clear() override { return write({}); }
 
  private:
   CommitId id_;

@@ -77,7 +77,7 @@ WorkReading reading_of(runtime::WorkMeter& meter, EntryTimer& entry_timer) {
 
 void FormedGeneration::begin(std::uint64_t generation,
                              std::shared_ptr<rendezvous::Client> of_generation) {
-  if (std::exchange(number, generation) != generation) finished_runs = 0;
+  number = generation;
   client = std::move(of_generation);
   if (client) {
     high_water = std::make_shared<RendezvousHighWater>(client);

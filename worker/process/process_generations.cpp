@@ -48,8 +48,6 @@ bool is_replaced(const Membership::Entry& entry) {
   return entry.interrupt->raised() && entry.interrupt->why().status.code() == Code::aborted;
 }
 
-constexpr const char* kFinishedKey = "finished";
-
 }  // namespace
 
 Membership* ProcessWorld::membership() const {
@@ -113,6 +111,7 @@ bool ProcessWorld::breaks_for_departure(const runtime::Failure& failure) const {
 
 void ProcessWorld::begin_run() {
   const std::lock_guard lock(mutex_);
+  departure_.finished = false;
   if (++runs_ == 1 && membership_ != nullptr) membership_->set_running(true);
 }
 
@@ -311,34 +310,41 @@ void ProcessWorld::note_set(runtime::Kind kind, int id, const std::vector<int>& 
 ProcessWorld::Generation ProcessWorld::generation_for(std::string_view call) {
   auto current = world_for(call);
   const std::lock_guard lock(mutex_);
-  return {generation_.number, std::move(current), generation_.high_water};
+  return {generation_.number, std::move(current), generation_.high_water, finished_runs_};
 }
 
-void ProcessWorld::set_finished(bool finished) {
-  std::shared_ptr<rendezvous::Client> client;
-  std::string value;
-  {
-    const std::lock_guard lock(mutex_);
-    departure_.finished = finished;
-    if (!finished || membership_ == nullptr) return;
-    client = generation_.client;
-    value = cat(generation_.number, ".", ++generation_.finished_runs);
-  }
-  if (const auto told = client->put(kCommitScope, kFinishedKey, value); !told.ok()) {
-    HVD_LOG(warning, "tell the others that all are done: " << told.status().message());
-  }
+void ProcessWorld::finish_run() {
+  const std::lock_guard lock(mutex_);
+  departure_.finished = true;
+  ++finished_runs_;
+}
+
+void ProcessWorld::skip_run() {
+  const std::lock_guard lock(mutex_);
+  ++finished_runs_;
+}
+
+void ProcessWorld::leave_finished_run() {
+  if (agent_ == nullptr) return;
+  const Status told = agent_->send_left(
+      "elastic::run() had returned on all ranks before this worker came, and none of them is left "
+      "that has the state");
+  if (!told.ok()) HVD_LOG(warning, told.to_string());
+  const std::lock_guard lock(mutex_);
+  departure_.is_told = true;
 }
 
 bool ProcessWorld::others_have_finished() {
-  std::string value;
+  CommitId end;
   {
     const std::lock_guard lock(mutex_);
-    value = cat(generation_.number, ".", generation_.finished_runs + 1);
+    end = {generation_.number, 0, finished_runs_ + 1};
   }
-  const auto& welcome = agent_->welcome();
-  rendezvous::Client client(agent_->rendezvous_options(), welcome.token);
-  const auto found = client.get(kCommitScope, kFinishedKey);
-  return found.ok() && found->value == value;
+  // That of the generation is cancelled with it.
+  RendezvousHighWater high_water(
+      std::make_shared<rendezvous::Client>(agent_->rendezvous_options(), agent_->welcome().token));
+  const auto mark = high_water.read();
+  return mark.ok() && mark->generation == end.generation && *mark >= end;
 }
 
 }  // namespace hvd::worker

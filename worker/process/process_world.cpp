@@ -276,7 +276,7 @@ runtime::Failure ProcessWorld::leave(runtime::World& world) {
 // static job it also is if the world has failed: the program has handled that, and its exit code
 // counts.
 void ProcessWorld::tell_of_the_end(const runtime::World* left, const runtime::Failure& outcome) {
-  if (agent_ == nullptr) return;
+  if (agent_ == nullptr || departure_.is_told) return;
   const bool is_elastic = membership_ != nullptr;
   const bool agreed = left != nullptr && left->failure().ok() && outcome.ok();
   Status told;

@@ -61,13 +61,13 @@ struct FormedGeneration {
   std::uint64_t number = 0;
   std::shared_ptr<rendezvous::Client> client;  // null in a world of one process
   std::shared_ptr<HighWater> high_water;
-  std::uint64_t finished_runs = 0;  // of elastic::run
 };
 
 // How this process is about to part from the job.
 struct Departure {
   bool leaving = false;   // shutdown() was called, and init() not since
   bool finished = false;  // all ranks' functions have returned
+  bool is_told = false;   // the agent knows that this process takes no part any more
   std::atomic<bool> program_ends = false;
 };
 
@@ -123,6 +123,7 @@ class ProcessWorld {
     std::uint64_t number = 0;
     std::shared_ptr<runtime::World> world;
     std::shared_ptr<HighWater> high_water;
+    std::uint64_t finished_runs = 0;  // by this process: the number of the run under way
   };
   // Throws as world_for().
   Generation generation_for(std::string_view call);
@@ -154,9 +155,14 @@ class ProcessWorld {
   // The program ends: a thread that does not end it has nothing more to do.
   bool program_ends() const { return departure_.program_ends; }
   // All ranks' functions have returned: shutdown() says that the work is done, whatever happens to
-  // the world until then. False: they run again.
-  void set_finished(bool finished);
-  // The same told by others of this generation, after the world has failed.
+  // the world until then and unless another run begins.
+  void finish_run();
+  // They had returned before this process came, and the others are in a later run.
+  void skip_run();
+  // They had returned before this process came, and nobody is left: it tells the agent that it
+  // takes no part.
+  void leave_finished_run();
+  // Whether they have returned in this generation, after the world has failed.
   bool others_have_finished();
 
  private:
@@ -218,6 +224,7 @@ class ProcessWorld {
   Membership* membership_ = nullptr;  // set once
   bool follows_ = false;              // follow() instead of init()
   int runs_ = 0;                      // of elastic::run, under way
+  std::uint64_t finished_runs_ = 0;   // likewise, over on all ranks
 };
 
 }  // namespace hvd::worker

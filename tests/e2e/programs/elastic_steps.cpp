@@ -148,6 +148,7 @@ void take_all_descriptors() {
 //   end                std::exit(0);  end-elsewhere: on another thread, while this one goes on
 //   shutdown           hvd::shutdown(), and goes on
 //   grab               takes all descriptors
+//   hold               waits until DIR/go is there
 void obey(const Options& options, StepLogWriter& step_log, const char* point) {
   if (options.orders.empty()) return;
   for (const auto& who : {worker_name(), std::string("any")}) {
@@ -168,6 +169,8 @@ void obey(const Options& options, StepLogWriter& step_log, const char* point) {
       hvd::shutdown();
     } else if (action == "grab") {
       take_all_descriptors();
+    } else if (action == "hold") {
+      while (!fs::exists(options.orders + "/go")) ::usleep(1000);
     } else {
       end_by_order(action);
     }
@@ -258,6 +261,7 @@ class Training {
     const auto weights = weights_.elements();
     step_log_.line("done " + std::to_string(step_) + " " +
                    std::to_string(weights.empty() ? 0 : weights[0]));
+    obey(options_, step_log_, "over");
   }
 
  private:

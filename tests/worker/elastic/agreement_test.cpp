@@ -13,23 +13,27 @@ TEST(CommitId, of_a_later_world_is_newer_whatever_its_sequence) {
   EXPECT_LT((CommitId{2, 900}), (CommitId{3, 0}));
   EXPECT_LT((CommitId{3, 0}), (CommitId{3, 1}));
   EXPECT_LT(CommitId(), (CommitId{1, 0}));
+  EXPECT_LT((CommitId{3, 17}), (CommitId{3, 0, 1}));
+  EXPECT_LT((CommitId{4, 17, 1}), (CommitId{3, 0, 2}));
   EXPECT_TRUE(CommitId().none());
   EXPECT_FALSE((CommitId{1, 0}).none());
 }
 
 TEST(CommitId, is_read_as_it_is_written) {
-  for (const CommitId id : {CommitId{}, CommitId{3, 17}, CommitId{~std::uint64_t{0}, 1}}) {
+  for (const CommitId id :
+       {CommitId{}, CommitId{3, 17}, CommitId{~std::uint64_t{0}, 1}, CommitId{3, 0, 2}}) {
     const auto read = commit_id_from_text(to_text(id));
     ASSERT_TRUE(read.ok()) << to_text(id);
     EXPECT_EQ(*read, id);
   }
   EXPECT_EQ(to_text({3, 17}), "3.17");
+  EXPECT_EQ(to_text({3, 17, 1}), "3.17.1");
 }
 
 TEST(CommitId, is_not_made_of_anything_else) {
   for (const char* const text :
-       {"", ".", "3", "3.", ".17", "3.17 ", " 3.17", "3.-1", "-3.1", "3.1.7", "a.b", "3,17",
-        "99999999999999999999.1", "+3.1", "0x3.1"}) {
+       {"", ".", "3", "3.", ".17", "3.17 ", " 3.17", "3.-1", "-3.1", "3.1.", "3.1.7.1", "a.b",
+        "3,17", "99999999999999999999.1", "+3.1", "0x3.1"}) {
     const auto read = commit_id_from_text(text);
     ASSERT_FALSE(read.ok()) << text;
     EXPECT_EQ(read.status().code(), Code::data_loss) << text;
@@ -187,6 +191,40 @@ TEST(Resume, of_what_is_lost_is_an_error_that_says_so) {
       << none.status().message();
   // It is rank 0 that would load.
   EXPECT_FALSE(decide_resume({{}, {{}, 0, true}}, {2, 5}, 7).ok());
+}
+
+// ---- runs of the program ----
+
+std::vector<RunStatus> statuses(const std::vector<std::uint64_t>& runs, CommitId mark) {
+  std::vector<Vote> votes;
+  for (const auto run : runs) votes.emplace_back().run = run;
+  std::vector<RunStatus> found;
+  for (int rank = 0; rank < static_cast<int>(runs.size()); ++rank) {
+    found.push_back(run_status(votes, mark, rank));
+  }
+  return found;
+}
+
+TEST(RunStatus, of_ranks_in_the_same_run_goes_on) {
+  const std::vector<RunStatus> both(2, RunStatus::goes_on);
+  EXPECT_EQ(statuses({0, 0}, {}), both);
+  EXPECT_EQ(statuses({0, 0}, {3, 17}), both);
+  EXPECT_EQ(statuses({1, 1}, {3, 17}), both);  // the mark of an earlier run
+  EXPECT_EQ(statuses({1, 1}, {3, 0, 1}), both);
+  EXPECT_EQ(statuses({1, 1}, {3, 17, 1}), both);
+}
+
+TEST(RunStatus, of_a_rank_that_comes_to_a_later_run_is_finished_and_the_others_wait) {
+  const std::vector<RunStatus> expected{RunStatus::waits, RunStatus::is_finished,
+                                        RunStatus::is_finished};
+  EXPECT_EQ(statuses({2, 0, 1}, {3, 0, 2}), expected);
+  EXPECT_EQ(statuses({2, 0, 1}, {3, 17, 1}), expected);
+}
+
+TEST(RunStatus, of_newcomers_alone_is_over_unless_a_later_run_has_commits) {
+  EXPECT_EQ(statuses({0, 0}, {3, 0, 1}), std::vector<RunStatus>(2, RunStatus::is_over));
+  EXPECT_EQ(statuses({0, 1}, {3, 0, 2}), std::vector<RunStatus>(2, RunStatus::is_over));
+  EXPECT_EQ(statuses({0, 0}, {3, 1, 1}), std::vector<RunStatus>(2, RunStatus::is_finished));
 }
 
 }  // namespace

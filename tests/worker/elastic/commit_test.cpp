@@ -198,16 +198,110 @@ TEST_F(ElasticProgress, WithMarksARankThatWasInterruptedIsNoCandidate) {
   });
 }
 
-TEST_F(ElasticProgress, AfterTheEndANewRunBeginsAnew) {
+// ---- the end of a run ----
+
+class ProgressOfRuns : public ElasticProgress {
+ protected:
+  // Generation 1: the workers commit, and come to the end of their first run.
+  void finish_first_run(int count) {
+    add(count);
+    generation(all(), [](int, Worker& worker, CommitProtocol& protocol) {
+      begin(worker, protocol);
+      worker.weights = "the end";
+      EXPECT_TRUE(commit(worker, protocol).ok());
+      EXPECT_TRUE(worker.progress.finish(protocol).ok());
+      worker.run = 1;
+    });
+    EXPECT_EQ(mark(), (CommitId{1, 0, 1}));
+  }
+  // With another state. Returns what is in it then.
+  static std::string begin_second_run(std::string made_here, CommitProtocol& protocol) {
+    Progress progress{StateOptions()};
+    EXPECT_TRUE(progress.store().add("of the second run", handler_of(made_here)).ok());
+    const auto begun = progress.begin(protocol, false);
+    EXPECT_TRUE(begun.ok()) << begun.status.to_string();
+    EXPECT_EQ(progress.run_status(), RunStatus::goes_on);
+    return made_here;
+  }
+};
+
+TEST_F(ProgressOfRuns, ASecondRunBeginsAnewInTheSameWorldAndInALaterOne) {
+  finish_first_run(2);
+  for (const std::uint64_t before : {0U, 1U}) {
+    number_ = before;
+    generation(all(), [](int rank, Worker& /*worker*/, CommitProtocol& protocol) {
+      EXPECT_EQ(begin_second_run(cat("of ", rank), protocol), "of 0");
+    });
+  }
+}
+
+TEST_F(ProgressOfRuns, ANewcomerDoesNotBeginAFinishedRunAgain) {
+  finish_first_run(2);
+  Worker& newcomer = add("of a newcomer");
+  generation({&newcomer}, [](int, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol, false);
+    EXPECT_EQ(worker.progress.run_status(), RunStatus::is_over);
+    EXPECT_EQ(worker.weights, "of a newcomer");
+    EXPECT_FALSE(worker.progress.has_begun());
+  });
+}
+
+TEST_F(ProgressOfRuns, ANewcomerReturnsFromAFinishedRunAndGetsTheStateOfTheNextOne) {
+  finish_first_run(2);
+  add("of a newcomer");
+  generation(all(), [this](int rank, Worker& worker, CommitProtocol& protocol) {
+    if (rank != 2) {
+      EXPECT_EQ(begin_second_run(cat("of ", rank), protocol), "of 0");
+      return;
+    }
+    begin(worker, protocol, false);
+    EXPECT_EQ(worker.progress.run_status(), RunStatus::is_finished);
+    EXPECT_EQ(worker.weights, "of a newcomer");
+    CommitProtocol next(*worlds_[2], number_, 1, mark_);
+    EXPECT_EQ(begin_second_run("of a newcomer", next), "of 0");
+  });
+}
+
+TEST_F(ProgressOfRuns, NewcomersAloneInALaterRunSayThatItsStateIsLost) {
+  finish_first_run(1);
+  generation(all(), [](int, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
+    EXPECT_TRUE(commit(worker, protocol).ok());
+  });
+  EXPECT_EQ(mark(), (CommitId{2, 1, 1}));
+  Worker& newcomer = add("of a newcomer");
+  generation({&newcomer}, [](int, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol, false);
+    EXPECT_EQ(worker.progress.run_status(), RunStatus::is_finished);
+  });
+  newcomer.run = 1;
+  generation({&newcomer}, [](int, Worker& worker, CommitProtocol& protocol) {
+    const auto begun = worker.progress.begin(protocol, false);
+    EXPECT_TRUE(mentions(begun, "commit 2.1.1 was reached")) << begun.status.to_string();
+  });
+}
+
+// It came to the end, and heard of that only in a later world.
+TEST_F(ProgressOfRuns, AWorkerThatMissedTheEndGoesBackToItsLastCommit) {
+  finish_first_run(1);
+  Worker& late = add("committed");
+  late.progress.store().keep({1, 1});
+  late.weights = "half done";
+  generation({&late}, [](int, Worker& worker, CommitProtocol& protocol) {
+    begin(worker, protocol);
+    EXPECT_EQ(worker.progress.run_status(), RunStatus::is_over);
+    EXPECT_EQ(worker.weights, "committed");
+  });
+}
+
+TEST_F(ProgressOfRuns, AWorldThatIsSupersededDoesNotFinish) {
   add(2);
   generation(all(), [this](int, Worker& worker, CommitProtocol& protocol) {
     begin(worker, protocol);
-    worker.weights = "the end";
-    EXPECT_TRUE(commit(worker, protocol).ok());
-    EXPECT_TRUE(worker.progress.finish(protocol, mark_).ok());
-    Worker other("of the second run");
-    begin(other, protocol);
-    EXPECT_TRUE(commit(other, protocol).ok());
+    mark_.refuse(Status(Code::aborted, "a newer world has committed already"));
+    const auto finished = worker.progress.finish(protocol);
+    EXPECT_TRUE(finished.world_failed);
+    EXPECT_TRUE(worker.progress.has_begun());
   });
 }
 

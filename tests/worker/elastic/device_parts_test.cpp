@@ -229,7 +229,7 @@ class DeviceTransfer : public ::testing::Test {
     test::run_world(
         static_cast<int>(members.size()),
         [&](int rank, runtime::World& world) {
-          CommitProtocol protocol(world, number_, mark_, kWindow);
+          CommitProtocol protocol(world, number_, 0, mark_, kWindow);
           DeviceWorker& self = *members[static_cast<std::size_t>(rank)];
           self.world = &world;
           body(self, protocol);

@@ -17,7 +17,7 @@ TEST(KeptStates, nothing_is_kept_at_first) {
 
 TEST(KeptStates, a_state_counts_when_it_is_whole) {
   KeptStates states;
-  states.entered(3);
+  states.entered(3, 0);
   EXPECT_EQ(states.next(), (CommitId{3, 1}));
   const auto buffer = states.begin_to_keep();
   EXPECT_TRUE(states.newest().none());
@@ -29,7 +29,7 @@ TEST(KeptStates, a_state_counts_when_it_is_whole) {
 
 TEST(KeptStates, an_interrupted_copy_leaves_the_state_before_it) {
   KeptStates states;
-  states.entered(3);
+  states.entered(3, 0);
   const auto first = states.begin_to_keep();
   states.kept({3, 1});
   for (int i = 0; i < 2; ++i) {
@@ -44,10 +44,10 @@ TEST(KeptStates, an_interrupted_copy_leaves_the_state_before_it) {
 
 TEST(KeptStates, each_world_counts_from_1_on_and_the_state_kept_before_stays) {
   KeptStates states;
-  states.entered(3);
+  states.entered(3, 0);
   states.begin_to_keep();
   states.kept({3, 8});
-  states.entered(5);
+  states.entered(5, 0);
   EXPECT_EQ(states.newest(), (CommitId{3, 8}));
   EXPECT_EQ(states.next(), (CommitId{5, 1}));
   // All ranks begin with this state after a loader, or at the very beginning.
@@ -60,14 +60,14 @@ TEST(KeptStates, each_world_counts_from_1_on_and_the_state_kept_before_stays) {
 
 TEST(KeptStates, without_copies_each_mutate_is_one_step_further) {
   KeptStates states;
-  states.entered(2);
+  states.entered(2, 0);
   states.kept({2, 0});
   states.mutate_begins();
   states.mutate_ends();
   states.mutate_begins();
   states.mutate_ends();
   EXPECT_EQ(states.newest(), (CommitId{2, 2}));
-  states.entered(4);
+  states.entered(4, 0);
   EXPECT_EQ(states.newest(), (CommitId{2, 2}));
   states.mutate_begins();
   states.mutate_ends();
@@ -76,11 +76,11 @@ TEST(KeptStates, without_copies_each_mutate_is_one_step_further) {
 
 TEST(KeptStates, a_worker_that_is_interrupted_inside_mutate_has_nothing) {
   KeptStates states;
-  states.entered(2);
+  states.entered(2, 0);
   states.kept({2, 0});
   states.mutate_begins();
   EXPECT_TRUE(states.newest().none());
-  states.entered(3);
+  states.entered(3, 0);
   EXPECT_TRUE(states.newest().none());
   states.begin_to_keep();
   states.kept({2, 1});  // received from a rank that has it

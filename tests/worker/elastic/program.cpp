@@ -204,6 +204,20 @@ int run(const std::string& scenario) {
     hvd::shutdown();
     return 0;
   }
+  if (scenario == "twice") {  // two runs of the same kind, of which the second one goes on
+    Training first;
+    elastic::run(first.state, [&] {
+      for (first.enter(); first.step < 5;) {
+        first.take_step();
+        first.state.commit();
+      }
+    });
+    say("first run: %d entries, step %d\n", first.entries, first.step);
+    Training second;
+    elastic::run(second.state, [&] { second.train(); });
+    say("done at step %d\n", second.step);
+    return 0;
+  }
   if (scenario == "left") {  // goes on by itself when it is left behind
     Training training;
     const auto ending =

@@ -162,7 +162,7 @@ TEST_F(ElasticProgress, AStateWithoutPartsTravelsToo) {
   std::array<Progress, 2> progress{Progress({}), Progress({})};
   progress[0].store().keep({1, 1});
   test::run_world(2, [&](int rank, runtime::World& world) {
-    CommitProtocol protocol(world, 1, mark_);
+    CommitProtocol protocol(world, 1, 0, mark_);
     const auto begun = progress[static_cast<std::size_t>(rank)].begin(protocol, true);
     EXPECT_TRUE(begun.ok()) << begun.status.to_string();
     (void)protocol.channel().barrier("end of test");

@@ -33,7 +33,6 @@ class SharedMark final : public HighWater {
     id_ = id;
     return {};
   }
-  Status clear() override { return write({}); }
   void refuse(const Status& why) {
     const std::lock_guard lock(mutex_);
     refusal_ = why;
@@ -62,6 +61,7 @@ struct Worker {
   }
   std::string weights;
   std::string step = "0";
+  std::uint64_t run = 0;  // of the program
   Progress progress;
 };
 
@@ -81,11 +81,15 @@ class ElasticProgress : public ::testing::Test {
   // The next generation: these workers are its ranks.
   void generation(const std::vector<Worker*>& members, const Body& body) {
     ++number_;
+    worlds_.assign(members.size(), nullptr);
     test::run_world(
         static_cast<int>(members.size()),
         [&](int rank, runtime::World& world) {
-          CommitProtocol protocol(world, number_, mark_, window_);
-          body(rank, *members[static_cast<std::size_t>(rank)], protocol);
+          const auto index = static_cast<std::size_t>(rank);
+          Worker& worker = *members[index];
+          worlds_[index] = &world;
+          CommitProtocol protocol(world, number_, worker.run, mark_, window_);
+          body(rank, worker, protocol);
           (void)protocol.channel().barrier("end of test");  // all ranks stay until all are here
         },
         [&](runtime::WorldSpec& spec) { spec.generation = number_; });
@@ -109,6 +113,7 @@ class ElasticProgress : public ::testing::Test {
   std::uint64_t number_ = 0;
   std::uint64_t window_ = kTransferChunk;
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<runtime::World*> worlds_;  // of the ranks of the last generation
 };
 
 }  // namespace hvd::worker

@@ -108,7 +108,7 @@ void SimulatedWorkers::check_heirs(Incarnation incarnation) {
 
 bool SimulatedWorkers::leave_early(Incarnation incarnation) {
   Process& process = of(incarnation);
-  const bool is_over = process.phase == Phase::shutting_down || process.phase == Phase::done;
+  const bool is_over = process.phase >= Phase::finishing;
   if (!process.runs || !process.joined || process.leaving || process.stopped || is_over)
     return false;
   tell(process, "leaves early");
@@ -154,8 +154,11 @@ void SimulatedWorkers::hear(Process& process, const WorldDocument& world) {
       go_on(process);
       break;
     case Phase::starting:
+    case Phase::evaluating:
     case Phase::done:
       break;
+    case Phase::finishing:
+    case Phase::marking_end:
     case Phase::shutting_down:
       if (ends) lost_a_peer(process);
       break;
@@ -351,12 +354,6 @@ void SimulatedWorkers::close(std::uint64_t generation, Incarnation incarnation, 
   }
 }
 
-bool SimulatedWorkers::has_finished(std::uint64_t generation) {
-  const auto& members = groups_[generation].members;
-  return std::any_of(members.begin(), members.end(),
-                     [&](Incarnation member) { return of(member).finished == generation; });
-}
-
 void SimulatedWorkers::lost_a_peer(Process& process) {
   switch (process.phase) {
     case Phase::computing:
@@ -367,13 +364,15 @@ void SimulatedWorkers::lost_a_peer(Process& process) {
       break;
     case Phase::starting:
     case Phase::between:
+    case Phase::evaluating:
     case Phase::done:
       break;
     case Phase::suspending:
       leave_at_last_commit(process);
       break;
+    case Phase::finishing:
+    case Phase::marking_end:
     case Phase::shutting_down:
-      // A member that has ended with 0 shows that all had come to the end.
       if (has_finished(process.group)) {
         end_well(process);
         break;

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,7 @@ enum class Flaw {
   takes_half_a_transfer,
   sends_from_all_holders,
   leaves_before_the_state_is_saved,
+  forgets_that_the_run_has_finished,
   // Of the job:
   proposes_the_last_world_once,
   starts_workers_while_suspending,
@@ -147,7 +149,10 @@ class SimulatedWorkers {
     saving,         // rank 0, at the last commit
     awaiting_save,  // the others
     suspending,     // all know that the state is saved
-    shutting_down,
+    finishing,      // its function has returned
+    marking_end,
+    shutting_down,  // all know that it is marked
+    evaluating,     // the run is over, and its program goes on by itself
     done,
   };
   struct Answer {
@@ -211,6 +216,7 @@ class SimulatedWorkers {
     std::vector<bool> gone;
     std::deque<Op> ops;
     std::size_t first_op = 0;
+    std::set<Incarnation> at_work;  // they have taken a step
   };
 
   Process& of(Incarnation incarnation) { return *processes_[incarnation - 1]; }
@@ -233,7 +239,10 @@ class SimulatedWorkers {
   void complete(Incarnation incarnation, std::uint64_t generation, std::size_t op);
   void leave_group(Process& process);
   void close(std::uint64_t generation, Incarnation incarnation, bool in_order);
-  bool has_finished(std::uint64_t generation);
+  // All members of this world had come to the end of the work.
+  bool has_finished(std::uint64_t generation) const {
+    return mark_.run == 1 && mark_.generation == generation;
+  }
   void lost_a_peer(Process& process);
   void ask_mark(Process& process, std::function<void(Process&)> back,
                 std::function<void(Process&)> lost, std::function<void()> at_server);
@@ -253,13 +262,21 @@ class SimulatedWorkers {
   void reduce(Process& process);
   void mutate(Process& process);
   void mutated(Process& process);
+  void step_ended(const Process& process);
   void copied(Process& process);
   void prepare(Process& process);
   void prepared(Process& process, const Op& op);
   void write_mark(Process& process);
   void decide(Process& process);
   void act_on_answer(Process& process);
-  void shut_down(Process& process);
+
+  // finished_worker.cpp: the end of the work
+  void finish(Process& process);
+  void mark_end(Process& process);
+  void end_well(Process& process);
+  void say_done(Process& process);
+  void come_too_late(Process& process);
+  void exit_well(Process& process);
 
   // suspended_worker.cpp: the last commit
   void suspend(Process& process);
@@ -268,7 +285,6 @@ class SimulatedWorkers {
   void meet_to_leave(Process& process);
   void leave_at_last_commit(Process& process);
 
-  void end_well(Process& process);
   int whole_state(const Process& process) const;
   std::uint64_t sizes_at_commit(const Process& process) const;
   void check_loss(const Process& process);

@@ -337,7 +337,8 @@ TEST(ElasticSimulation, finds_every_flaw) {
         std::pair{Flaw::receives_over_the_only_copy, "receives over the only copy"},
         std::pair{Flaw::commits_without_agreement, "commits without agreement"},
         std::pair{Flaw::takes_half_a_transfer, "takes half a transfer"},
-        std::pair{Flaw::sends_from_all_holders, "sends from all holders"}}) {
+        std::pair{Flaw::sends_from_all_holders, "sends from all holders"},
+        std::pair{Flaw::forgets_that_the_run_has_finished, "forgets that the run has finished"}}) {
     expect_found(flaw, what, some_of_everything);
   }
 }

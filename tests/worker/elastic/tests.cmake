@@ -35,6 +35,7 @@ hvd_test(hvd_simulation_test COMPUTES
   worker/elastic/cluster_calm.cpp
   worker/elastic/cluster_faults.cpp
   worker/elastic/cluster_suspension.cpp
+  worker/elastic/finished_worker.cpp
   worker/elastic/simulated_cluster.cpp
   worker/elastic/simulated_workers.cpp
   worker/elastic/simulation_test.cpp

@@ -41,6 +41,12 @@ class TrainingHistory {
   void loaded(std::uint64_t generation, int state);
   // All begin again from nothing.
   void void_commits();
+  // It is marked that all have come to the end: a worker that comes later has nothing to train.
+  void finished() { is_finished_ = true; }
+  // A world begins with what its program made.
+  void begun() {
+    if (is_finished_) wrong("work that was finished is begun again");
+  }
   worker::CommitId newest() const { return newest_; }
   // The state of that commit is in the state file.
   void saved(worker::CommitId id) { saved_ = id; }
@@ -90,6 +96,7 @@ class TrainingHistory {
   worker::CommitId saved_;   // in the state file
   int committed_state_ = 0;
   int commits_ = 0;
+  bool is_finished_ = false;
   std::string wrong_;
   bool tells_ = false;
   std::string story_;

@@ -7,7 +7,6 @@
 
 namespace hvd {
 
-using std::chrono::milliseconds;
 using worker::CommitId;
 using worker::MarkWriter;
 using worker::Resume;
@@ -19,7 +18,6 @@ constexpr int kStepTime = 12'000;  // of computing, in microseconds; others are 
 constexpr int kMutateTime = 2'000;
 constexpr int kCopyTime = 2'000;
 constexpr int kChunkTime = 4'000;
-constexpr milliseconds kExitTime{20};
 
 }  // namespace
 
@@ -36,7 +34,7 @@ void SimulatedWorkers::go_on(Process& process) {
 void SimulatedWorkers::enter(Process& process, const WorldDocument& world) {
   const std::uint64_t generation = world.generation;
   process.follower->entered(generation);
-  process.states.entered(generation);
+  process.states.entered(generation, 0);
   process.group = generation;
   process.op = 0;
   ++process.turn;
@@ -71,8 +69,7 @@ void SimulatedWorkers::leave(Process& process) {
   if (dice_.one_in(2)) {
     surroundings_.tell(process.host, event::Done{process.host, process.incarnation});
   }
-  deliver(process.incarnation, dice_.up_to(static_cast<int>(kExitTime.count())),
-          [this](Process& one) { die(one.incarnation, 0, 0, true); });
+  exit_well(process);
 }
 
 void SimulatedWorkers::completed(Process& process, const Op& op) {
@@ -95,6 +92,9 @@ void SimulatedWorkers::completed(Process& process, const Op& op) {
       break;
     case Phase::suspending:
       leave_at_last_commit(process);
+      break;
+    case Phase::finishing:
+      mark_end(process);
       break;
     case Phase::shutting_down:
       end_well(process);
@@ -138,6 +138,10 @@ void SimulatedWorkers::voted(Process& process, const Op& op) {
     for (auto& one : votes) one.holds = one.holds == id ? id : CommitId();
   }
   const CommitId mark = flaw_ == Flaw::ignores_the_mark ? CommitId() : op.said.front().mark;
+  if (worker::run_status(votes, mark, process.rank) == worker::RunStatus::is_over) {
+    come_too_late(process);
+    return;
+  }
   auto resume = worker::decide_resume(votes, mark, process.group);
   if (!resume.ok()) {
     check_loss(process);
@@ -151,7 +155,7 @@ void SimulatedWorkers::voted(Process& process, const Op& op) {
     process.phase = Phase::receiving;
     if (flaw_ == Flaw::receives_over_the_only_copy) {
       process.states = worker::KeptStates();
-      process.states.entered(process.group);
+      process.states.entered(process.group, 0);
     }
     process.states.begin_to_keep();
     take_state(process);
@@ -159,6 +163,7 @@ void SimulatedWorkers::voted(Process& process, const Op& op) {
   }
   if (process.resume.from != Resume::From::state) {
     check_loss(process);
+    if (process.resume.from == Resume::From::beginning) history_.begun();
     // A checkpoint is as new as the newest commit, if the program is lucky.
     process.live = process.resume.from == Resume::From::loader && dice_.one_in(2)
                        ? history_.committed()
@@ -251,7 +256,7 @@ void SimulatedWorkers::check_loss(const Process& process) {
 
 void SimulatedWorkers::train(Process& process) {
   if (climate_.steps != 0 && history_.steps(process.live) >= climate_.steps) {
-    shut_down(process);
+    finish(process);
     return;
   }
   process.phase = Phase::computing;
@@ -274,8 +279,22 @@ void SimulatedWorkers::mutate(Process& process) {
   then(process, some(kMutateTime), &SimulatedWorkers::mutated);
 }
 
+// When the last member of a world has taken its first step there, its agent's word of it completes
+// what the driver knows.
+void SimulatedWorkers::step_ended(const Process& process) {
+  Group& group = groups_[process.group];
+  const bool is_first = group.at_work.insert(process.incarnation).second;
+  if (!is_first || group.at_work.size() != group.members.size()) return;
+  event::WorldEntered entered;
+  entered.generation = process.group;
+  entered.slowest = process.incarnation;
+  surroundings_.tell(process.host, entered);
+}
+
 void SimulatedWorkers::mutated(Process& process) {
   process.live = process.next_state;
+  step_ended(process);
+  if (!process.runs) return;
   const int steps = history_.steps(process.live);
   const bool commits =
       steps % climate_.commit_every == 0 || (climate_.steps != 0 && steps >= climate_.steps);
@@ -349,7 +368,8 @@ void SimulatedWorkers::write_mark(Process& process) {
     if (flaw_ == Flaw::takes_doubt_for_success) one.mark->wrote(0);
     write_mark(one);
   };
-  if (flaw_ == Flaw::answers_before_the_mark && mark.next() != MarkWriter::Next::written) {
+  if (flaw_ == Flaw::answers_before_the_mark && process.phase == Phase::marking &&
+      mark.next() != MarkWriter::Next::written) {
     decide(process);
     return;
   }
@@ -385,13 +405,19 @@ void SimulatedWorkers::write_mark(Process& process) {
             if (version != mark_version_ && flaw_ != Flaw::writes_the_mark_blindly) return;
             history_.mark_written(mark_, id);
             mark_ = id;
+            if (id.run != 0) history_.finished();
+            if (id.run != 0 && flaw_ == Flaw::forgets_that_the_run_has_finished) mark_ = {};
             *done = ++mark_version_;
           });
       break;
     }
     case MarkWriter::Next::written:
       process.mark_version = mark.version();
-      decide(process);
+      if (process.phase == Phase::marking) {
+        decide(process);
+      } else {
+        say_in_collective(process, Phase::shutting_down, {});
+      }
       break;
     case MarkWriter::Next::superseded:
       lost_a_peer(process);
@@ -447,26 +473,6 @@ void SimulatedWorkers::act_on_answer(Process& process) {
   if (!process.runs) return;
   leave_group(process);
   go_on(process);
-}
-
-// ---- the end ----
-
-// All say that they are done before the first one goes, so that no end is taken for a loss.
-void SimulatedWorkers::shut_down(Process& process) {
-  say_in_collective(process, Phase::shutting_down, {});
-}
-
-void SimulatedWorkers::end_well(Process& process) {
-  tell(process, "is done");
-  process.finished = process.group;
-  is_work_done_ = true;
-  process.phase = Phase::done;
-  process.leaving = true;
-  process.group = 0;
-  ++process.turn;
-  surroundings_.tell(process.host, event::Done{process.host, process.incarnation});
-  deliver(process.incarnation, dice_.up_to(static_cast<int>(kExitTime.count())),
-          [this](Process& one) { die(one.incarnation, 0, 0, true); });
 }
 
 }  // namespace hvd

@@ -42,6 +42,20 @@ TEST_F(ElasticWorkers, TakeAJoinerInAtACommitAndLoseNoStep) {
   EXPECT_EQ(ended[2].out.find("resets 1"), std::string::npos) << "it was in no world before";
 }
 
+TEST_F(ElasticWorkers, ThatComeToALaterRunReturnFromTheEarlierOnesAtOnce) {
+  environment_ = {{"UNTIL", "2"}};
+  start_world(2, "twice");
+  ASSERT_TRUE(worker(0).wait_for_output("commit 3\n"));  // of the second run
+  start_in(world_of(1, {0, 1}), "twice");
+  ASSERT_TRUE(hears(2, Kind::ready));
+  change_to(2, {0, 1, 2}, {0, 1});
+  const auto ended = wait_all();
+  expect_all_done(ended, {0, 1, 2});
+  EXPECT_NE(ended[0].out.find("first run: 1 entries, step 5\n"), std::string::npos);
+  EXPECT_NE(ended[2].out.find("first run: 0 entries, step 0\n"), std::string::npos) << ended[2].out;
+  EXPECT_EQ(step_at_entry(ended[2], 2), step_at_entry(ended[0], 2));
+}
+
 // As with running statistics of batch normalisation, or a list that each rank keeps for itself.
 class ElasticWorkersWithStatesThatDiffer : public ElasticWorkers,
                                            public ::testing::WithParamInterface<const char*> {

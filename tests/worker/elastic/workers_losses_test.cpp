@@ -113,6 +113,23 @@ TEST_F(ElasticWorkers, AreDoneWhenOneDiesAfterAllHaveComeToTheEnd) {
   EXPECT_EQ(rest_of_words(0), (std::vector{Kind::initialised, Kind::done}));
 }
 
+TEST_F(ElasticWorkers, DoNotBeginTheWorkAgainThatTheOthersHaveDone) {
+  start_world(2, "train");
+  for (const std::size_t i : {0U, 1U}) ASSERT_TRUE(hears(i, Kind::done));
+  // As the driver does after a loss at the end: newcomers are alone in the next world.
+  start_in(world_of(2, {2, 3}), "train");
+  start_in(world_of(2, {2, 3}), "left");
+  const auto ended = wait_all();
+  expect_all_done(ended, {0, 1});
+  for (const std::size_t i : {2U, 3U}) {
+    EXPECT_EQ(ended[i].code, 0) << ended[i].err;
+    EXPECT_EQ(step_at_entry(ended[i], 2), -1) << ended[i].out;
+    EXPECT_EQ(ended[i].out.find("done"), std::string::npos) << ended[i].out;
+    EXPECT_EQ(rest_of_words(i), (std::vector{Kind::initialised, Kind::left}));
+  }
+  EXPECT_NE(ended[3].out.find("left\n"), std::string::npos) << ended[3].out;
+}
+
 class WithAllHoldersLost : public ElasticWorkers {
  protected:
   std::vector<ExitStatus> lose_all_holders(const std::string& scenario) {

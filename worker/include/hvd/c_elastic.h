@@ -184,11 +184,12 @@ HVD_API int hvd_elastic_run(hvd_state state, int (*function)(void* data), void* 
  *     while ((code = hvd_elastic_next(state, code, &call)) == HVD_OK && call) code = train();
  *
  * Blocks until the program's function is to be called (*call is 1), or until the run is over (0).
- * `code` is HVD_OK where a run begins, and then what the function has come to: HVD_OK,
- * HVD_ERROR_COLLECTIVE or HVD_ERROR_HOSTS_UPDATED; every other code ends the run and is returned.
- * The turns of a run may come from different threads, one after the other. Returns what
- * hvd_elastic_run() returns, and HVD_ERROR_LEFT always in a worker that the job goes on without;
- * HVD_ERROR_INVALID_ARGUMENT also: call is null. */
+ * In a newcomer that comes when the others are in a later run it is over at once. `code` is HVD_OK
+ * where a run begins, and then what the function has come to: HVD_OK, HVD_ERROR_COLLECTIVE or
+ * HVD_ERROR_HOSTS_UPDATED; every other code ends the run and is returned. The turns of a run may
+ * come from different threads, one after the other. Returns what hvd_elastic_run() returns, and
+ * HVD_ERROR_LEFT always in a worker that the job goes on without; HVD_ERROR_INVALID_ARGUMENT also:
+ * call is null. */
 HVD_API int hvd_elastic_next(hvd_state state, int code, int32_t* call);
 
 /* NOLINTEND(readability-identifier-naming) */

@@ -221,7 +221,10 @@ class HVD_API State {
 HVD_API std::uint64_t generation();
 
 enum class Ending {
-  done,  // the function has returned, on all ranks
+  // The function has returned, on all ranks. In a newcomer that comes when the others are in a
+  // later
+  // run it was not called, and the objects are as the program made them.
+  done,
   left,  // the job goes on without this worker
 };
 
