@@ -248,6 +248,7 @@ class Job {
 
   // driver/job/job_failures.cpp
   void worker_failed(std::size_t worker, const std::string& how, int exit_code, bool by_itself);
+  void fail_at_the_end(const JobWorker& worker, const std::string& how, int exit_code);
   void start_again_or_set_aside(std::size_t worker, const std::string& how);
   void note_cause(const JobWorker& worker, const std::string& how, int exit_code);
   void tell_failures(const std::vector<SlotPlace>& started_again);
@@ -451,7 +452,8 @@ class Job {
 
   struct Failures {
     std::vector<std::size_t> untold;  // workers that failed, until it is decided on their slots
-    std::optional<JobFailure> cause;  // the first of the failures that belong together
+    // The first of the failures that belong together, and from which the job has not recovered.
+    std::optional<JobFailure> cause;
     int cause_code = 0;
     TimePoint last{};
     std::string state_lost_with;  // the worker that had the only copy of the state, and why it left

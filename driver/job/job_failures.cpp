@@ -122,7 +122,7 @@ void Job::worker_failed(std::size_t index, const std::string& how, int exit_code
     return;
   }
   if (at_the_end && by_itself && was_member) {
-    fail_with_cause("");
+    fail_at_the_end(worker, how, exit_code);
     return;
   }
   if (at_the_end) {
@@ -139,6 +139,13 @@ void Job::worker_failed(std::size_t index, const std::string& how, int exit_code
     return;
   }
   start_again_or_set_aside(index, how);
+}
+
+// It ends the job, though it may follow from another failure.
+void Job::fail_at_the_end(const JobWorker& worker, const std::string& how, int exit_code) {
+  const JobFailure& first = *failures_.cause;
+  const bool follows = first.incarnation != worker.member.incarnation;
+  fail_with(worker, follows ? cat(how, "; before that ", reason_of(first)) : how, exit_code);
 }
 
 void Job::start_again_or_set_aside(std::size_t index, const std::string& how) {

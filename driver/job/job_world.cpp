@@ -402,6 +402,8 @@ void Job::take_into_force(WorldDocument world) {
 void Job::on(const event::WorldEntered& event) {
   if (event.generation != worlds_.in_force().generation) return;
   if (workers_.index_of(event.slowest) == workers_.size()) return;
+  // It has recovered from what failed before. What fails from now on has a cause of its own.
+  if (count_members().lost.empty()) failures_.cause.reset();
   const WorldMember& slowest = workers_.of(event.slowest).member;
   say(cat("world ", event.generation, " is at work; ", slowest.worker(), " took the longest, ",
           entry_text(event)));

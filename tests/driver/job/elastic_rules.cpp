@@ -61,6 +61,17 @@ void ElasticRules::note(const event::Committed& event) {
   for (const auto& member : in_force_.members) workers_[member.incarnation].has_state = true;
 }
 
+void ElasticRules::note(const event::WorldEntered& event) {
+  if (event.generation != in_force_.generation) return;
+  const bool is_whole =
+      std::all_of(in_force_.members.begin(), in_force_.members.end(), [&](const auto& member) {
+        const Worker& one = workers_[member.incarnation];
+        return one.done || !(one.ended || one.told_to_stop);
+      });
+  if (!is_whole) return;
+  for (auto& [incarnation, worker] : workers_) worker.recovered_from = worker.ended;
+}
+
 // Only a world with a member that has called hvd::init comes to a commit.
 void ElasticRules::note(const event::SuspendRequested& /*event*/) {
   const bool can_commit =
@@ -396,6 +407,9 @@ void ElasticRules::check_request_was_answered() {
 
 void ElasticRules::check(const action::Finish& action) {
   finish_ = action;
+  if (action.failure && workers_[action.failure->incarnation].recovered_from) {
+    wrong(cat("a failure ends the job from which it had recovered: ", action.reason));
+  }
   const bool is_suspended = action.exit_code == kSuspended;
   if (is_suspended && !suspension_.is_last_in_force)
     wrong("suspended, and no last world took force");

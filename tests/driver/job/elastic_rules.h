@@ -59,6 +59,7 @@ class ElasticRules {
     bool has_state = false;        // for sure
     bool told_to_stop = false;     // or it has left by itself: it hands nothing over
     bool is_ready = false;         // it said so
+    bool recovered_from = false;   // it had ended when a world without it was at work
     std::uint64_t begun_with = 0;  // the newest generation when it was launched
   };
   struct HostSession {
@@ -80,6 +81,7 @@ class ElasticRules {
   void note(const event::WorkerLeft& event) { workers_[event.incarnation].told_to_stop = true; }
   void note(const event::Done& event);
   void note(const event::Committed& event);
+  void note(const event::WorldEntered& event);
   void note(const event::SuspendRequested& event);
   void note(const event::DrainRequested& event);
   void note(const event::ScaleRequested& event);
