@@ -52,9 +52,10 @@ int expect_all_of_one_job(const std::vector<YAML::Node>& objects, const std::str
   for (const YAML::Node& object : objects) {
     const auto name = object["metadata"]["name"].as<std::string>();
     const YAML::Node spec = object["spec"];
-    const YAML::Node selector =
-        spec["selector"]["matchLabels"] ? spec["selector"]["matchLabels"] : spec["selector"];
-    if (selector) EXPECT_EQ(selector[kInstance].as<std::string>(""), driver) << name;
+    if (const YAML::Node selector = spec["selector"]) {
+      const YAML::Node labels = selector["matchLabels"] ? selector["matchLabels"] : selector;
+      EXPECT_EQ(labels[kInstance].as<std::string>(""), driver) << name;
+    }
     if (!spec["template"]) continue;
     const YAML::Node labels = spec["template"]["metadata"]["labels"];
     EXPECT_EQ(labels[kInstance].as<std::string>(""), driver) << name;
