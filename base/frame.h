@@ -1,6 +1,6 @@
 // Length-prefixed frames, the unit of every wire of ours that is not HTTP: a 32-bit little-endian
-// length of what follows, a 16-bit kind, the payload. What the kinds mean stands in base/protocol/
-// and runtime/negotiation/messages.h.
+// length of what follows, a 16-bit kind, the payload. The meaning of the kinds stands in
+// base/protocol/ and runtime/negotiation/messages.h.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Levelled logging to stderr, one line a message, each line in one write(2) so that lines of
-// several processes do not mix. Safe from any thread. What a person must see on the terminal is not
-// logged; it goes through cmd/hvdrun. Nothing secret is ever logged.
+// several processes do not mix. Safe from any thread. A message that a person must see on the
+// terminal is not logged; it goes through cmd/hvdrun. Nothing secret is ever logged.
 #pragma once
 
 #include <optional>

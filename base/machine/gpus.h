@@ -15,8 +15,8 @@ int count_gpus(const std::filesystem::path& devices = "/dev");
 // The variable by which a person leaves a process only some of them.
 inline constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
 
-// Those of them that its value leaves, if it is there: as CUDA reads it, nothing counts from the
-// first word on that names no device.
+// The number of GPUs that its value leaves, if it is there: as CUDA reads it, nothing counts from
+// the first word on that names no device.
 int visible_gpus(int gpus, const std::optional<std::string>& visible);
 
 }  // namespace hvd

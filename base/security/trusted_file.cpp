@@ -104,7 +104,7 @@ class Walk {
       struct stat about {};
       if (!step || ::fstat(step.get(), &about) != 0) return failed();
       if (S_ISLNK(about.st_mode)) {
-        // Those of the kernel: /proc/self, and our own descriptors, which have no path.
+        // Links of the kernel: /proc/self, and our own descriptors, which have no path.
         const bool kernels = is_in_proc();
         if (kernels && rest_.empty()) return reopen(name, waiting);
         if (kernels) {
