@@ -29,9 +29,9 @@ std::vector<Descendant> descendants_of(pid_t root, TreeSource source = best_tree
 bool signal_descendant(const Descendant& process, pid_t root, int signal_number);
 
 // One pass of killing: freezes everything that descends from `root`, again until a walk finds
-// nothing new, so that nothing can fork away; then SIGKILL to all of it. What was killed is not yet
-// gone: the caller reaps, and calls again until there is nothing left to reap. Children of `root`
-// that stand in `spared` are left alone, with all that descends from them.
+// nothing new, so that nothing can fork away; then SIGKILL to all of it. A killed process is not
+// yet gone: the caller reaps, and calls again until there is nothing left to reap. Children of
+// `root` that stand in `spared` are left alone, with all that descends from them.
 struct KillPass {
   std::vector<pid_t> found;      // everything that was there
   std::vector<pid_t> forbidden;  // of them, those that may not be signalled

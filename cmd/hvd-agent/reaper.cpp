@@ -186,7 +186,8 @@ class ReaperProcess {
       freeze_pause_ = kFirstFreezePause;
       if (frozen_) next_freeze_ = Clock::now();
     } else if (frozen_ && may_run(now)) {
-      // Orders that came before the renewal are there by now. What one of them stops does not run.
+      // Orders that came before the renewal are there by now. A process that one of them stops does
+      // not run.
       while (take_order()) {
       }
       if (killing_) return;

@@ -19,7 +19,7 @@ struct WorkerEnvironment {
   // Names of variables that a worker gets from its host, if they are set there; disjoint from
   // `entries`.
   std::vector<std::string> host_variables;
-  // Those of `host_variables` that are set here and look like secrets.
+  // The variables of `host_variables` that are set here and look like secrets.
   std::vector<std::string> secrets;
 };
 

@@ -208,7 +208,7 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const Token& token,
                 std::chrono::milliseconds(accepted->silence_ms)};
 }
 
-// The token of the job. What srun hands an agent on its standard input is sealed.
+// The token of the job. The token that srun hands an agent on its standard input is sealed.
 Result<Token> join_token(const std::string& path) {
   auto text = rendezvous::read_token_file(path);
   if (!text.ok()) return text.status();

@@ -24,7 +24,7 @@ std::string tag_of(std::string_view who, std::size_t colour, std::string_view st
                    const PrefixStyle& style) {
   std::string tag = cat("[", who, "]<", stream, ">:");
   if (!style.colour) return tag;
-  // Those of the sixteen colours that can be read on black and on white, but for red.
+  // The ones of the sixteen colours that can be read on black and on white, but for red.
   constexpr std::array kColours{32, 33, 34, 35, 36, 92, 94, 95};
   return cat("\x1b[", kColours.at(colour % kColours.size()), "m", tag, "\x1b[0m");
 }
