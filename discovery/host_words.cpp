@@ -197,8 +197,8 @@ std::vector<std::string_view> split_at_colons(std::string_view text) {
   return fields;
 }
 
-// "name", "me@name:4", "[::1]:4:port=2222". What follows the slots must have the form key=value, so
-// that an IPv6 address without brackets is noticed.
+// "name", "me@name:4", "[::1]:4:port=2222". The text behind the slots must have the form key=value,
+// so that an IPv6 address without brackets is noticed.
 Result<Draft> parse_host(std::string_view text) {
   Draft draft;
   // The last one before any key: a user of a directory may have one in the name.

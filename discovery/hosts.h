@@ -3,7 +3,7 @@
 //
 // A host is a name of letters, digits, '.', '-' and '_', an IPv4 address, or an IPv6 address in
 // brackets, a link-local one with its interface: "[fe80::1%eth0]". Before it may stand a user,
-// "me@a". What else there is to say follows as key=value:
+// "me@a". Further settings follow as key=value:
 //
 //     port=2222         SSH's, on that host
 //     user=me           as me@a

@@ -212,7 +212,7 @@ class Script::Run : public std::enable_shared_from_this<Run> {
     timer_.cancel();
   }
 
-  // The reaper was told to end, or has ended. What it cannot kill is left to the kernel.
+  // The reaper was told to end, or has ended. A process that it cannot kill is left to the kernel.
   void reap() {
     if (reaper_ < 0) return;
     if (is_stopped(reaper_)) ::kill(reaper_, SIGKILL);

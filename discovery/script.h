@@ -1,5 +1,5 @@
 // Runs a discovery script: one run at a time, each with a limit of time and of output, and with
-// nothing left when it has ended, whatever the script started. What the runs mean is
+// nothing left when it has ended, whatever the script started. The meaning of the runs is
 // discovery/watch.h's business.
 //
 // For the thread that runs `io`.

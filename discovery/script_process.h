@@ -29,8 +29,8 @@ struct ScriptProcess {
 Result<ScriptProcess> start_script(const std::string& command);
 
 // For a reaper that was killed itself, and is not yet reaped by the caller: sends SIGKILL to all
-// that is left in its session, and reaps those that fell to this process. What began a session of
-// its own is not found. False if something is still there after `limit`.
+// that is left in its session, and reaps those that fell to this process. A process that began a
+// session of its own is not found. False if something is still there after `limit`.
 bool kill_session_of(pid_t reaper, std::chrono::milliseconds limit);
 
 }  // namespace hvd::discovery
