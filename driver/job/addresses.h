@@ -41,7 +41,8 @@ struct HostNetwork {
 // says what the host has instead.
 Result<std::vector<std::string>> candidates_of(const HostNetwork& host,
                                                const std::vector<std::string>& wanted);
-// Those of this machine, which must be its own addresses. `advertise` is the person's word.
+// The candidates of this machine, which must be its own addresses. `advertise` is the person's
+// word.
 Result<std::vector<std::string>> candidates_of_this_machine(
     const std::vector<Interface>& interfaces, const std::string& advertise,
     const std::vector<HostNetwork>& hosts, const std::vector<std::string>& wanted);

@@ -28,8 +28,8 @@ struct Arrival {
   std::string here;
 };
 
-// Those of `candidates` that are of the family of `in_use`, an address of the job; all of them if
-// that is empty. The error says that there is none.
+// The addresses of `candidates` that are of the family of `in_use`, an address of the job; all of
+// them if that is empty. The error says that there is none.
 Result<std::vector<std::string>> of_one_family(std::vector<std::string> candidates,
                                                const std::string& in_use);
 

@@ -12,8 +12,8 @@
 //     An agent on this machine says nothing of the network: all *other* machines silent at once,
 //     of two or more, is enough, however well the local agents are heard. The reverse is not: a
 //     local agent that is silent while a machine out there is heard hangs by itself.
-//   - The driver was held up (driver/job/job_time.h), for more than a third of the timeout. What
-//     arrived meanwhile lies unread, so all get a fresh timeout.
+//   - The driver was held up (driver/job/job_time.h), for more than a third of the timeout.
+//     Messages that arrived meanwhile lie unread, so all get a fresh timeout.
 //   - The driver is busy and has not come round to this host: what its agent sent lies unread, or
 //     what the agent is asked has not left yet. Such a host is excused: its silence counts from the
 //     last moment at which the driver was behind. It vouches for nobody else.

@@ -228,8 +228,8 @@ struct JobFailure {
   std::vector<FailedHost> hosts;
 };
 
-// To be performed in the order given. What concerns one agent may be sent as soon as its link takes
-// bytes: nothing waits for its answer.
+// To be performed in the order given. An action that concerns one agent may be sent as soon as its
+// link takes bytes: nothing waits for its answer.
 namespace action {
 
 // Before any Launch that belongs to it: workers look for it as soon as they run.

@@ -121,7 +121,8 @@ void Job::exclude(HostIndex index, HostError error) {
 
 void Job::on_preparation_deadline() {
   if (state_ == JobState::preparing) {
-    // Every step has its own deadline, which is over before this one. What is left has not begun.
+    // Every step has its own deadline, which is over before this one. A host that is left has not
+    // begun.
     for (HostIndex host = 0; host < hosts_.size(); ++host) {
       if (hosts_[host].state != HostState::starting) continue;
       exclude(host, {Step::start_agent,

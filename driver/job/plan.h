@@ -30,8 +30,8 @@ struct PlanRequest {
 // "host a: 4 slots, one for each GPU", of one whose slots nobody said.
 std::string slots_text(const HostSlots& host, const Capacity& capacity);
 
-// Those of the hosts, the first ones, that may get a worker whatever the others turn out to have:
-// all, unless the first have slots enough. Other hosts need not be asked.
+// The hosts, the first ones, that may get a worker whatever the others turn out to have: all,
+// unless the first have slots enough. Other hosts need not be asked.
 std::vector<HostSlots> hosts_to_ask(const std::vector<HostSlots>& hosts, int processes);
 
 // Host-major in the order given: host 0 gets the first ranks, and so on. With `processes` 0 every

@@ -40,7 +40,8 @@ class SlotBudget {
   explicit SlotBudget(BudgetOptions options) : options_(options) {}
 
   // `random` is at least 0 and below 1. All return the end of the rest, of the slot or of its host:
-  // `now` if there is none, kNever if it has no end. What rests already goes on with that rest.
+  // `now` if there is none, kNever if it has no end. A slot that rests already goes on with that
+  // rest.
   TimePoint worker_failed(const std::string& host, int slot, TimePoint now, double random);
   TimePoint host_lost(const std::string& host, TimePoint now, double random) {
     return worker_failed(host, kTheHostItself, now, random);

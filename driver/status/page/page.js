@@ -1,5 +1,5 @@
 // The status page of a job: asks for its status about once a second, and hears its events as they
-// come. What has been shown stays when the job ends or the connection is lost.
+// come. The content that has been shown stays when the job ends or the connection is lost.
 
 import { get, hearEvents } from "/access.js";
 import { EventList, KINDS, inWords, learn, timeText } from "/events.js";
