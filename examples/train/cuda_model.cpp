@@ -62,8 +62,8 @@ CudaParameter::CudaParameter(std::string parameter_name, std::size_t size, hvd::
       mean(new_tensor(size, device)),
       square(new_tensor(size, device)) {}
 
-// Products of matrices that lie row by row. What cuBLAS takes for columns are our rows, so it is
-// asked for the transposed product, with the factors exchanged.
+// Products of matrices that lie row by row. The columns of cuBLAS are our rows, so it is asked for
+// the transposed product, with the factors exchanged.
 class CudaModel::Blas {
  public:
   Blas() { must(cublasCreate(&handle_), "begin with cuBLAS"); }

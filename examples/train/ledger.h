@@ -8,8 +8,8 @@
 //   | commit STEP WORLD | done STEP DIGEST | error TEXT
 //
 // WORLD is a number that grows from one world to the next; the STEP after it is the one from which
-// it goes on. What was drawn counts only where the step was committed in the same world; a digest
-// is that of all weights. Either all workers keep one, or none. One thread at a time.
+// it goes on. A draw counts only where the step was committed in the same world; a digest is that
+// of all weights. Either all workers keep one, or none. One thread at a time.
 #pragma once
 
 #include <cstddef>
