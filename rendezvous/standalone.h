@@ -22,8 +22,8 @@ struct StandaloneOptions {
 };
 
 // Serves until SIGINT or SIGTERM, then returns 0. When ready it prints one line with the address on
-// stdout ("rendezvous ready at http://127.0.0.1:4000"). What stops it from starting is printed on
-// stderr, and the exit code is 1. Takes over both signals of the process while it runs.
+// stdout ("rendezvous ready at http://127.0.0.1:4000"). An error that stops it from starting is
+// printed on stderr, and the exit code is 1. Takes over both signals of the process while it runs.
 int serve_forever(const StandaloneOptions& options);
 
 }  // namespace hvd::rendezvous

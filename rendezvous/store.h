@@ -71,8 +71,8 @@ class Store {
   void erase_scopes_if(const std::function<bool(std::string_view scope)>& condition);
 
   // Calls `woken` once, from within the call that gives the key a version above `newer_than`, with
-  // what was written; it may use the store. What is there already does not count: look with find()
-  // first.
+  // what was written; it may use the store. An entry that is there already does not count: look
+  // with find() first.
   using Woken = std::function<void(const Entry&)>;
   using WaitId = std::uint64_t;
   WaitId wait(std::string_view scope, std::string_view key, std::uint64_t newer_than, Woken woken);
