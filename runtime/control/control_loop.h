@@ -4,8 +4,8 @@
 //
 // The loop has a thread of its own. An application thread that waits for a result of this world
 // runs the loop instead while it waits (progress_engine.h), and executes small operations itself:
-// request, response and result then pass through one thread of each rank, not three. What other
-// threads ask for is kept as Controller::Commands until the loop runs next.
+// request, response and result then pass through one thread of each rank, not three. The requests
+// of other threads are kept as Controller::Commands until the loop runs next.
 //
 // open() and start() once, in this order; stop() ends the thread. The other calls are safe from any
 // thread.

@@ -34,9 +34,9 @@ struct Introduction {
 // `possible` says whether such sets can be.
 std::string sets_text(const WorldSpec& spec, const Status& possible);
 
-// Those of all members, by rank. An error says which rank cannot work with this one, or with rank
-// 0: permission_denied or failed_precondition for another version, invalid_argument for other
-// process sets. All ranks compare the same texts, so all of them fail or none does.
+// The introductions of all members, by rank. An error says which rank cannot work with this one, or
+// with rank 0: permission_denied or failed_precondition for another version, invalid_argument for
+// other process sets. All ranks compare the same texts, so all of them fail or none does.
 Result<std::vector<Introduction>> read_introductions(const WorldSpec& spec,
                                                      const std::vector<std::string>& blobs);
 

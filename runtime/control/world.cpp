@@ -191,8 +191,8 @@ class World::Impl {
     return {};
   }
   std::shared_ptr<gpu::GpuWorld> make_gpu_world();
-  // A rank that lacks memory is itself the cause of what breaks. Whatever else breaks here may be
-  // the consequence of what another rank knows better.
+  // A rank that lacks memory is itself the cause of what breaks. Any other error here may be the
+  // consequence of an error that another rank knows better.
   void operation_broke(const Status& why) {
     if (why.code() != Code::resource_exhausted) return control_.suspect(why);
     const auto& self = spec_.members[static_cast<std::size_t>(spec_.rank)];

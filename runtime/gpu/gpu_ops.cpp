@@ -56,7 +56,7 @@ class GpuOperation final : public Operation {
         world_->link(group, active, world_->lane_of(response.number), entries.front().device.cuda);
     HVD_RETURN_IF_ERROR(link.status().with_context(name_));
     if (const Status& refused = (*link)->refused; !refused.ok()) {
-      // Whatever it is, it is the call that cannot be.
+      // Whatever the reason is, the call cannot be carried out.
       for (std::size_t i = 0; i < entries.size(); ++i) {
         outcomes[i].failure =
             Status(Code::invalid_argument, cat(kind_name(response.kind), " \"",

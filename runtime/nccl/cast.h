@@ -8,8 +8,8 @@
 
 namespace hvd::runtime::gpu {
 
-// Puts it into the stream; nothing waits. `processors`: of the device. What only moves is best
-// called bytes.
+// Puts it into the stream; nothing waits. `processors`: of the device. Elements that only move are
+// best called bytes.
 cudaError_t launch_cast(cudaStream_t stream, int processors, const ElementCast& cast,
                         std::span<const CopyExtent> extents);
 

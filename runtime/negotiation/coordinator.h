@@ -66,9 +66,9 @@ class Coordinator {
   Coordinator(const ControlTree& tree, const ResponseCache& cache, const ProcessSets& sets,
               const CoordinatorOptions& options);
 
-  // Requests, joins and departures of the subtree of `from`, or (0) of rank 0 itself. What other
-  // ranks still wait for with a rank that has left fails. An error means that the sender violated
-  // the protocol.
+  // Requests, joins and departures of the subtree of `from`, or (0) of rank 0 itself. A request in
+  // which other ranks still wait for a rank that has left fails. An error means that the sender
+  // violated the protocol.
   Status take(int from, const RequestList& message, TimePoint now);
   // Rank 0 is about to request this: deterministic mode needs the order.
   void note_order(const Request& request);

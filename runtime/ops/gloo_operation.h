@@ -41,7 +41,7 @@ class GlooOperation : public Operation {
   virtual void run(const Work& work, const Peers& peers) = 0;
 
   const GlooOperationOptions& options() const { return options_; }
-  // Those of this host; there is a plan.
+  // The peers of this host; there is a plan.
   static std::unique_ptr<NodePeers> mates_of(const Work& work, const Peers& peers,
                                              FusionBuffer& scratch);
   // Whether what is gathered or scattered, and so many bytes in all, goes directly between hosts;

@@ -1,7 +1,7 @@
 // Every collective, over a mesh, of either transport: its connections and messages; the algorithms
-// are ours (algorithms.h, ring.h, hierarchy.h, adasum.h). What Gloo throws becomes a Status here.
-// One object of each kind per world; each shares the mesh and the host's memory, and aborting one
-// aborts both.
+// are ours (algorithms.h, ring.h, hierarchy.h, adasum.h). An exception of Gloo becomes a Status
+// here. One object of each kind per world; each shares the mesh and the host's memory, and aborting
+// one aborts both.
 //
 // A process set uses the connections of the world with slots of its own (peers.h): there is nothing
 // to make for it and nothing to keep.

@@ -1,6 +1,6 @@
 // Collectives that know which ranks share a host: inside a host first, then between hosts, then
-// inside again. What crosses from host to host does so once, in log2 or H - 1 steps of H hosts and
-// not of P ranks; the steps inside a host are short.
+// inside again. Data that crosses from host to host does so once, in log2 or H - 1 steps of H hosts
+// and not of P ranks; the steps inside a host are short.
 //
 // The smallest host has as many ranks as there are lanes: rank j of each host, for j below that,
 // carries the j-th part of what goes between hosts, so hosts of any and of different sizes do.

@@ -4,8 +4,7 @@
 //
 // A view, for one operation and one thread. All node_peers make it and call the same functions of
 // it, in the same order. Lanes and blocks are lists with one for each peer, empty if it has none;
-// they have the same parts of the same sizes on all of them. What fails is thrown, as peers.h
-// has it.
+// they have the same parts of the same sizes on all of them. Errors are thrown, as peers.h has it.
 #pragma once
 
 #include <cstddef>

@@ -37,8 +37,8 @@ namespace hvd::runtime {
 inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kAhead = 16;
 
-// Memory that messages leave from or arrive in. What was begun must be waited for, send by send and
-// receive by receive, before the memory is used for something else.
+// Memory that messages leave from or arrive in. Each transfer that was begun must be waited for,
+// send by send and receive by receive, before the memory is used for something else.
 class MessageMemory {
  public:
   MessageMemory();

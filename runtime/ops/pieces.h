@@ -49,7 +49,7 @@ class Arrivals {
   };
   // `scratch` may be null if all places are given.
   Arrivals(const Peers& peers, int from, std::vector<Place> places, FusionBuffer* scratch);
-  // Waits for the next message. What lies in the scratch memory is there until the next call.
+  // Waits for the next message. Data in the scratch memory is there until the next call.
   const std::byte* next();
 
  private:

@@ -3,7 +3,7 @@
 // sealed: no process can truncate it while another one uses it.
 //
 // Pages are there only once they are reserved: touching one that the machine cannot give is the end
-// of a process (SIGBUS), reserving it is an error. What is never reserved costs nothing.
+// of a process (SIGBUS), reserving it is an error. Memory that is never reserved costs nothing.
 //
 // No segment is part of core dumps: most of it may be holes, which a dump would fill.
 //

@@ -50,8 +50,8 @@ class ShmLayout {
   static constexpr std::size_t kSets = 256;  // in one generation
   static constexpr int kMaxRanks = 512;
 
-  // Shared by so many ranks; the first of them makes it. What is larger than a chunk (whole pages)
-  // is moved chunk by chunk.
+  // Shared by so many ranks; the first of them makes it. Data that is larger than a chunk (whole
+  // pages) is moved chunk by chunk.
   static Result<ShmLayout> create(int ranks, std::size_t chunk_bytes);
   static Result<ShmLayout> adopt(UniqueFd fd, int ranks, std::size_t chunk_bytes);
 

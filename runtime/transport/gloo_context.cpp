@@ -87,8 +87,9 @@ class NoAddress final : public transport::Address {
   std::vector<char> bytes() const override { return {}; }
 };
 
-// Algorithms ask that there is one; messages go through the buffers. What newer versions of Gloo
-// ask for beyond Debian's is here without "override", so that it fits all of them.
+// Algorithms ask that there is one; messages go through the buffers. The functions that newer
+// versions of Gloo ask for beyond Debian's are here without "override", so that the class fits all
+// of them.
 class Pair final : public transport::Pair {
  public:
   Pair(int rank, std::shared_ptr<Messenger> messenger)

@@ -6,9 +6,9 @@
 //
 // Gloo's bound buffers, which only its old algorithms that are objects use, do not exist here.
 //
-// Safe from any thread as far as Gloo's own is: one operation at a time on one buffer. What fails
-// is thrown as TransportError, which is a gloo::IoException with a Status; a call that cannot be
-// right as gloo::InvalidOperationException.
+// Safe from any thread as far as Gloo's own is: one operation at a time on one buffer. Failures are
+// thrown as TransportError, which is a gloo::IoException with a Status; a call that cannot be right
+// as gloo::InvalidOperationException.
 #pragma once
 
 #include <gloo/common/error.h>
