@@ -100,7 +100,7 @@ void broadcast_parameters(std::span<const NamedTensor> tensors,
           cat("broadcast_parameters: \"", name, "\" stands twice in the list"));
     }
   }
-  // Whatever fails, what has been started is waited for: its memory is the caller's.
+  // Work that has been started is waited for, also after a failure: its memory is the caller's.
   std::vector<Handle> started;
   std::exception_ptr error;
   const auto note = [&error](const auto& call) {

@@ -1,9 +1,10 @@
 // Which states of the program a worker has whole, and of which commits they are: the books that a
 // vote is made from; the bytes lie elsewhere. Pure, a value for one thread.
 //
-// With copies there are two buffers: the newest state stands in one, and the other is spare. What
-// is copied at a commit or received after a change is written to the spare one, which becomes the
-// newest when it is whole. So whatever is cut in the middle, the state before it is still there.
+// With copies there are two buffers: the newest state stands in one, and the other is spare. A
+// state that is copied at a commit or received after a change is written to the spare one, which
+// becomes the newest when it is whole. So whatever is cut in the middle, the state before it is
+// still there.
 //
 // Without copies (CommitMode::mark) the program's own variables are the only state. They change
 // only inside mutate(), after the last collective of a step, and each mutate() is one step further:

@@ -90,9 +90,9 @@ typedef struct hvd_state_options {
   { sizeof(hvd_state_options), HVD_COMMIT_COPY, 0, NULL, NULL, NULL }
 HVD_API int hvd_state_options_init(hvd_state_options* options, size_t size);
 
-/* What must survive. 0 is none. Each one is released once, not while hvd_elastic_run() runs it. It
- * refers to the program's memory, which must live as long. All ranks add the same names, in the
- * same order, before hvd_elastic_run(). For one thread at a time. Of all calls below
+/* The state that must survive. 0 is none. Each one is released once, not while hvd_elastic_run()
+ * runs it. It refers to the program's memory, which must live as long. All ranks add the same
+ * names, in the same order, before hvd_elastic_run(). For one thread at a time. Of all calls below
  * HVD_ERROR_INVALID_ARGUMENT: an argument is wrong, there is no such state, or it is not the time
  * for the call; HVD_ERROR_OUT_OF_MEMORY. */
 typedef int64_t hvd_state;

@@ -16,7 +16,7 @@ extern "C" {
  * Ordinary memory where the process may not map so much. Null: there is no memory left, which
  * hvd_last_error() says. */
 HVD_API void* hvd_alloc(size_t bytes);
-/* What hvd_alloc() gave, once; or null. No work with it may be under way. */
+/* Frees memory from hvd_alloc(), once; it may be null. No work with it may be under way. */
 HVD_API void hvd_free(void* memory);
 
 /* NOLINTEND(readability-identifier-naming) */

@@ -14,8 +14,9 @@
 //     });
 //
 // run() calls the function, and calls it again whenever the world has changed: with another rank()
-// and size(), and with the state as all agreed to have it. What the function keeps of a world
-// (batches of its rank, reducers, handles) it makes anew. docs/elastic.md says what happens when.
+// and size(), and with the state as all agreed to have it. Objects that the function keeps of a
+// world (batches of its rank, reducers, handles) it makes anew. docs/elastic.md says what happens
+// when.
 #pragma once
 
 #include <concepts>

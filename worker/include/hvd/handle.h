@@ -27,8 +27,9 @@ class HVD_API Handle {
   bool wait_for(std::chrono::milliseconds timeout) const;
 
   // Calls `done` once, with the error or with null: when the work ends, from a thread of hvd, or at
-  // once from this one if it has ended. It must not block; asynchronous calls it may make. What it
-  // throws is logged and goes no further. Callbacks of one handle are called in their order.
+  // once from this one if it has ended. It must not block; asynchronous calls it may make. An
+  // exception that it throws is logged and goes no further. Callbacks of one handle are called in
+  // their order.
   void on_done(std::function<void(std::exception_ptr error)> done) const;
 
  protected:

@@ -22,8 +22,8 @@
 
 namespace hvd {
 
-// The root's bytes, on every rank. What the others give is not looked at. Throws OutOfMemoryError
-// on all ranks if one of them has no memory for the object.
+// The root's bytes, on every rank. The bytes of the other ranks are not looked at. Throws
+// OutOfMemoryError on all ranks if one of them has no memory for the object.
 HVD_API std::string broadcast_object(std::string_view bytes, const BroadcastOptions& options = {});
 HVD_API std::string broadcast_object(std::span<const std::byte> bytes,
                                      const BroadcastOptions& options = {});

@@ -17,7 +17,7 @@
 namespace hvd {
 
 // In an elastic job a set consists of workers, not of ranks: in the next world it has the same
-// number, and the ranks that its members have there. What becomes of it when a member is gone:
+// number, and the ranks that its members have there. The fate of the set when a member is gone:
 enum class LostMember {
   fail,    // whatever is asked of it throws ProcessSetError, lost_member; it can be removed
   shrink,  // it consists of the members that are left
