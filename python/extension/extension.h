@@ -1,5 +1,5 @@
-/* What the files of the extension share. The module hvd._core passes what Python says on to
- * <hvd/c_api.h>, in CPython's limited API: one binary serves every Python from 3.10.
+/* The parts that the files of the extension share. The module hvd._core passes the calls of Python
+ * on to <hvd/c_api.h>, in CPython's limited API: one binary serves every Python from 3.10.
  *
  * A tensor is a tuple here: (address, shape, type, device), with the numbers of c_api.h. No thread
  * of hvd ever takes the GIL: callbacks of hvd touch plain C memory only. */
@@ -12,7 +12,7 @@
 
 /* --- errors (errors.c) --- */
 
-/* What hvd_last_error() of a thread says, to be raised on another one. */
+/* The text of hvd_last_error() on a thread, to be raised on another one. */
 typedef struct failure_text {
   int64_t code;
   int rank;

@@ -78,7 +78,7 @@ def dumps_by_value(value: Any) -> bytes:
 
 
 class Unpicklable:
-    """What a rank sends whose object cannot be packed, so that no other rank waits for it."""
+    """A substitute for an object that cannot be packed, so that no other rank waits for it."""
 
     def __init__(self, rank: int, error: BaseException) -> None:
         self.text = f"rank {rank} cannot pack its object: {type(error).__name__}: {error}"

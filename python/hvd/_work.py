@@ -1,4 +1,4 @@
-"""What the calls for all kinds of arrays share: how a collective is started and ended."""
+"""The part that the calls for all kinds of arrays share: how a collective is started and ended."""
 
 from __future__ import annotations
 

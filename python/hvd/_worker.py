@@ -18,7 +18,7 @@ _MAIN = "__hvd_main__"  # the name under which workers import the program's main
 
 
 class Failed:
-    """What a function that raised has instead of a result."""
+    """The outcome of a function that raised, instead of a result."""
 
     def __init__(self, text: str) -> None:
         self.text = text

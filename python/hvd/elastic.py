@@ -100,7 +100,7 @@ def unpack(packed: bytearray) -> Any:
 
 
 class State:
-    """What must survive. Its kinds say what that is; see ``ObjectState``."""
+    """The state that must survive. Its kinds say what that is; see ``ObjectState``."""
 
     # How some objects of this kind of state become bytes.
     _overrides: Overrides | None = None

@@ -1,4 +1,4 @@
-"""What the calls of hvd raise.
+"""The errors that the calls of hvd raise.
 
 Every exception has ``code`` (a number of ``hvd/c_api.h``), ``rank`` and ``host`` (whose loss it
 was; -1 and "" if that is not known) and ``cause`` (what happened to it, or "").
@@ -111,7 +111,7 @@ class HvdMemoryError(HvdError, MemoryError):
 
 
 def as_disagreement(error: InvalidArgumentError) -> InvalidArgumentError:
-    """What only the ranks together can find, as the error that says so."""
+    """Turns an error that only the ranks together can find into a ``DisagreementError``."""
     if type(error) is not InvalidArgumentError:
         return error
     other = DisagreementError(str(error))

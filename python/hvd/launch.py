@@ -62,7 +62,7 @@ def _flags(values: dict[str, Any]) -> list[str]:
 
 
 def _ports(arguments: Sequence[str]) -> range:
-    """Those of --port-range, which hvdrun checks; without it 0, which is any free one."""
+    """The ports of --port-range, which hvdrun checks; without it 0, which is any free one."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--port-range", nargs="?", default=os.environ.get("HVD_PORT_RANGE"))
     given = parser.parse_known_args(arguments)[0].port_range

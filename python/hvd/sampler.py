@@ -66,7 +66,7 @@ class ElasticSampler:
         return indices
 
     def state_dict(self) -> dict[str, Any]:
-        """What must survive: the epoch, and how many of its samples were processed."""
+        """The state that must survive: the epoch, and how many of its samples were processed."""
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

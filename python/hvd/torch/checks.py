@@ -1,4 +1,4 @@
-"""What a backend has to look at in the arguments of ``torch.distributed``.
+"""The checks of a backend on the arguments of ``torch.distributed``.
 
 Ranks, lists and types are looked at before anything is sent. Sizes are compared by the collective,
 so that all ranks hear of a disagreement, and with the outputs of this rank afterwards.

@@ -1,4 +1,4 @@
-"""What a group of ``torch.distributed`` over hvd is: its place, its world, the names of its calls.
+"""The base of a group of ``torch.distributed`` over hvd: place, world, the names of its calls.
 
 The operations of ``torch.distributed`` have no names: all ranks of a group call them in the same
 order, by which they are matched. Names repeat after 256 calls, so that hvd knows them again. Sends

@@ -324,7 +324,7 @@ class HvdProcessGroup(GroupBase):
     def _received(
         self, received: tuple[torch.Tensor, torch.Tensor], dtype: torch.dtype
     ) -> tuple[torch.Tensor, list[int]]:
-        """What has come from each rank, and how many rows of it."""
+        """The rows that have come from each rank, and how many each rank sent."""
         tensor, lengths = self._order.chunk_of_each_rank(received[0], received[1].tolist())
         return checks.of_type(tensor, dtype), lengths
 

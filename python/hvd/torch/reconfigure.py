@@ -76,7 +76,7 @@ def member_of(handle: str) -> Member:
 
 
 def find_fault(given: Collection[str], world: Sequence[str]) -> str:
-    """What is wrong with the handles that ``reconfigure`` was given, or "".
+    """The error in the handles that ``reconfigure`` was given, or "".
 
     Args:
         given: a list assigns ranks by position, a set leaves them to hvd.
@@ -175,7 +175,7 @@ class _NoStore(_dist.Store):
 
 @functools.cache
 def make_store() -> Any:
-    """What stands in for a store, and says why there is none."""
+    """The object that stands in for a store, and says why there is none."""
     return _NoStore()
 
 
