@@ -1,5 +1,5 @@
-// Worlds among ranks that are processes of this machine, and what benchmarks do in them. What
-// cannot be is said on stderr and ends the process.
+// Worlds among ranks that are processes of this machine, and the work of benchmarks in them. An
+// error is reported on stderr and ends the process.
 #pragma once
 
 #include <future>

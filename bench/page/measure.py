@@ -154,7 +154,7 @@ def browser(directory):
 
 
 def measure(arguments):
-    """What measure.js has found."""
+    """The numbers that measure.js has found."""
     Handler.status = json.dumps(status_of(arguments.ranks, arguments.hosts)).encode()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -47,7 +47,7 @@ class Spread:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What sources need to know."""
+    """The facts that sources need."""
 
     root: pathlib.Path
     build: pathlib.Path

@@ -175,7 +175,7 @@ def _wrapped(text, width=97):
 
 
 def block(report):
-    """What stands between the two marks in performance.md."""
+    """The text between the two marks in performance.md."""
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     cores = report["machine"]["cores"]
     notes = [f"{at}. {note}" for at, note in enumerate(notes_of(report), 1)]
