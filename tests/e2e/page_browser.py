@@ -60,7 +60,7 @@ class Page:
         self.screen(width, height, dark, mobile)
 
     def ask(self, script, *arguments):
-        """What JavaScript says."""
+        """The value that JavaScript returns."""
         return self.driver.execute_script(f"return {script}", *arguments)
 
     def until(self, script, *arguments):

@@ -275,7 +275,7 @@ def test_all_gather_of_several_tensors_waits_for_each():
 
 
 def backend_of_group():
-    """What has torch's methods for several tensors at once."""
+    """A class that has torch's methods for several tensors at once."""
     group = dist.distributed_c10d._get_default_group()
     return group._get_backend(torch.device("cpu")) if VERSION >= (2, 15) else group
 

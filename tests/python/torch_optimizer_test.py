@@ -31,7 +31,7 @@ def loss_of(model, batch):
 
 
 def train_alone(make_optimizer, steps=4, passes=1, clip=None):
-    """What all ranks together should come to: the mean of their gradients."""
+    """The result that all ranks together should come to: the mean of their gradients."""
     model = make_model()
     optimizer = make_optimizer(model.parameters())
     for step in range(steps):
