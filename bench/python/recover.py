@@ -35,7 +35,7 @@ def microseconds():
 
 
 class Steps:
-    """The work of a worker in Python in each step, and its log, which is as that of elastic_steps."""
+    """The work of a worker in Python in each step, and its log, which is that of elastic_steps."""
 
     def __init__(self, folder, worker):
         self.orders = folder / "orders" / f"{worker}.step"
