@@ -407,7 +407,9 @@ void ElasticRules::check_request_was_answered() {
 
 void ElasticRules::check(const action::Finish& action) {
   finish_ = action;
-  if (action.failure && workers_[action.failure->incarnation].recovered_from) {
+  // The first of many that failed in the same way may have been replaced before the others failed.
+  const bool is_common = action.reason.find("failed this way") != std::string::npos;
+  if (action.failure && !is_common && workers_[action.failure->incarnation].recovered_from) {
     wrong(cat("a failure ends the job from which it had recovered: ", action.reason));
   }
   const bool is_suspended = action.exit_code == kSuspended;
