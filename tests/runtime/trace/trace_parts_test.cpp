@@ -62,8 +62,7 @@ TEST(TimelineFile, APipeIsRefusedAtOnce) {
 
 TEST(FlightReport, APipeInItsPlaceIsAnError) {
   const TemporaryDirectory directory;
-  runtime::WorldSpec spec;
-  spec.rank = 3;
+  const runtime::WorldSpec spec(3, {}, 1, Token::random());
   const auto pipe = directory.path() / cat(flight_file_name(spec), ".tmp");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const Status written = write_flight_report(directory.path(), spec, "{}");
