@@ -1,4 +1,4 @@
-// What Slurm says of one job, by `scontrol --details show job ID`. Pure parsing.
+// Slurm's record of one job, as `scontrol --details show job ID` prints it. Pure parsing.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,8 @@ struct SlurmResource {
 
 struct SlurmJob {
   std::string id;
-  // What `scontrol requeue` takes. The id of an array's last task means all of its tasks there.
+  // The id that `scontrol requeue` takes. The id of an array's last task means all of its tasks
+  // there.
   std::string task_id;
   std::string nodes;  // those that it has now, as a hostlist
   std::string state;  // "RUNNING", "COMPLETING"

@@ -23,7 +23,8 @@ Result<std::string> ask_job(const driver::JobSocket& job, const std::string& met
 // An object, whose texts are as they came (status_text.h). data_loss: the answer is not a status.
 Result<nlohmann::json> ask_status(const driver::JobSocket& job);
 
-// What is kept of a job's status, since all of them would be much. Called for each answer.
+// The texts that are kept of a job's status, since all of them would be much. Called for each
+// answer.
 using KeptOfStatus = std::function<std::vector<std::string>(const nlohmann::json& status)>;
 
 struct FoundJob {

@@ -168,7 +168,7 @@ std::vector<std::string> environment_of_srun(const std::vector<std::string>& own
   return result;
 }
 
-// What Slurm says of the job now.
+// Slurm's current record of the job.
 Result<discovery::SlurmJob> ask_for_job(const std::string& id) {
   const auto answer = answer_of({"scontrol", "--details", "show", "job", id});
   if (!answer.ok()) return answer.status();

@@ -402,7 +402,7 @@ void Job::take_into_force(WorldDocument world) {
 void Job::on(const event::WorldEntered& event) {
   if (event.generation != worlds_.in_force().generation) return;
   if (workers_.index_of(event.slowest) == workers_.size()) return;
-  // It has recovered from what failed before. What fails from now on has a cause of its own.
+  // It has recovered from what failed before. A later failure has a cause of its own.
   if (count_members().lost.empty()) failures_.cause.reset();
   const WorldMember& slowest = workers_.of(event.slowest).member;
   say(cat("world ", event.generation, " is at work; ", slowest.worker(), " took the longest, ",
@@ -427,7 +427,7 @@ void Job::on(const event::Committed& event) {
   if (is_member) workers_.of(event.incarnation).may_have_left = false;
   count_planned_reset();
   failures_.state_lost_with.clear();
-  failures_.cause.reset();  // they have worked since: what fails now has a cause of its own
+  failures_.cause.reset();  // they have worked since: a later failure has a cause of its own
   world.state = WorldState::effective;
   for (const auto& member : worlds_.in_force().members) {
     workers_.of(member.incarnation).has_state = true;

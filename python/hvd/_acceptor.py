@@ -86,7 +86,11 @@ class Acceptor:
         evicted = self._pending.add(challenge, origin_of(address[0]), time.monotonic())
         if evicted is not None:
             self._close(evicted)
-        self._selector.register(client, selectors.EVENT_READ, challenge)
+        try:
+            self._selector.register(client, selectors.EVENT_READ, challenge)
+        except OSError:  # the system has no room for it: the worker comes again
+            self._pending.remove(challenge)
+            client.close()
 
     def _read(self, challenge: Challenge) -> None:
         try:

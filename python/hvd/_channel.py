@@ -69,7 +69,7 @@ def _receive(connected: socket.socket, size: int) -> bytearray:
 
 
 class Channel:
-    """One side of a connection. It owns the socket. For one thread."""
+    """One side of a connection. It owns the socket. One thread may use it."""
 
     def __init__(
         self, connected: socket.socket, key: bytes, nonces: bytes | bytearray, *, is_caller: bool
@@ -78,7 +78,7 @@ class Channel:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connected
         host, port = connected.getpeername()[:2]
-        self.peer = f"{host.removeprefix('::ffff:')} port {port}"  # of IPv4 as that
+        self.peer = f"{host.removeprefix('::ffff:')} port {port}"  # an IPv4 address in its own form
         mine, theirs = (_CALLER, _WORKER) if is_caller else (_WORKER, _CALLER)
         self._sent = _Direction(key, mine, nonces)
         self._received = _Direction(key, theirs, nonces)

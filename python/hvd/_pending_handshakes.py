@@ -21,7 +21,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def pending_limit() -> int:
-    """How many are borne: no more than the process can spare of its descriptors."""
+    """How many are allowed: no more than the process can spare of its descriptors."""
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if descriptors == resource.RLIM_INFINITY:
         return _MOST
@@ -29,7 +29,7 @@ def pending_limit() -> int:
 
 
 def origin_of(host: str) -> str:
-    """What one party has one of: an IPv4 address, or a network (/64) of IPv6 addresses."""
+    """The key of one party: an IPv4 address, or a network (/64) of IPv6 addresses."""
     address = ipaddress.ip_address(host.partition("%")[0])
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)

@@ -224,7 +224,7 @@ def _end_of_this_process() -> Iterator[int]:
     """A descriptor for hvdrun, which is readable once this process has ended."""
     try:
         descriptors = [os.pidfd_open(os.getpid())]
-    except OSError:  # before Linux 5.3
+    except (AttributeError, OSError):  # the headers of Python's build, or Linux, are before 5.3
         # Children that are forked without exec keep the second one open, too.
         descriptors = list(os.pipe())
     try:
@@ -278,6 +278,9 @@ def _pass_on(process: subprocess.Popen[bytes]) -> str:
         process.wait()
     except BaseException:
         process.terminate()
+        # Workers that are about to end do not wait for a reader of their errors.
+        for _ in process.stderr:
+            pass
         process.wait()
         raise
     return "".join(lines)

@@ -382,7 +382,9 @@ void Messenger::move(Link& its) {
   const auto sent = its.all_written();
   Status status = its.move_out(ended_);
   if (status.ok()) status = its.move_in(ended_);
-  if (options_.on_moved) options_.on_moved(its.all_read() - received, its.all_written() - sent);
+  const auto in = its.all_read() - received;
+  const auto out = its.all_written() - sent;
+  if (options_.on_moved && in + out != 0) options_.on_moved(in, out);
   settle();
   if (status.ok()) {
     if (its.can_move()) leave_for_leader(its);

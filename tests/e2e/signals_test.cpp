@@ -242,7 +242,6 @@ TEST_F(CallerTest, ItsEndAndASignalToBothEndTheJobOnce) {
   caller_.reset();
   ASSERT_TRUE(job.wait_for_error("the program that called hvd.run() has ended"));
   job.signal(SIGTERM);
-  // It is handled after the signals before it.
   job.signal(SIGUSR2);
   ASSERT_TRUE(job.wait_for_error("SIGUSR2 (signal 12) is ignored"));
   directory_file("go");
@@ -278,11 +277,15 @@ TEST_F(SignalsTest, OutputThatFailsAfterASignalIsNoSecondSignal) {
   const std::string streams = cat(" >&", pipe.write.get(), " 2>&1");
   Process job({"bash", "-c", cat("exec \"$0\" \"$@\"", streams), binary("hvdrun"), "--grace", "60",
                "--events", journal, "-np", "1", "sh", "-c",
-               "trap 'touch saved; exit' TERM; touch up; while :; do sleep 0.05; done"},
+               "trap 'until [ -e go ]; do sleep 0.01; done; touch saved; exit' TERM; touch up; "
+               "while :; do sleep 0.05; done"},
               {.environment = {{"HVD_E2E_MARK", mark()}}, .working_directory = directory()});
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(directory() / "up"); }));
-  pipe = {};
   job.signal(SIGINT);
+  ASSERT_TRUE(
+      eventually([&] { return read_file(journal).find("stop_requested") != std::string::npos; }));
+  pipe = {};
+  directory_file("go");
   EXPECT_EQ(job.wait().code, 141);
   EXPECT_TRUE(std::filesystem::exists(directory() / "saved"));
   const auto events = lines_of(read_file(journal));

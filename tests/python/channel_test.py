@@ -31,7 +31,7 @@ def tcp_pair():
 
 
 def sent_by(*messages, is_caller=False, key=KEY):
-    """What a side writes for these messages."""
+    """The bytes that a side writes for these messages."""
     one, other = tcp_pair()
     with other:
         with Channel(one, key, NONCES, is_caller=is_caller) as channel:
@@ -42,7 +42,7 @@ def sent_by(*messages, is_caller=False, key=KEY):
 
 
 def caller_reads(wire, count=1, nonces=NONCES):
-    """What the caller makes of it: the last of so many messages."""
+    """The message that the caller reads last, of so many."""
     one, other = tcp_pair()
     with one, Channel(other, KEY, nonces, is_caller=True) as channel:
         one.sendall(wire)

@@ -18,7 +18,7 @@ def text_of(page):
 
 
 def run_two(*program, **environment):
-    """What two ranks of a job print."""
+    """The output of two ranks of a job."""
     job = subprocess.run(
         [hvd.launch.hvdrun_path(), "-np", "2", sys.executable, *program],
         capture_output=True,

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -159,6 +160,8 @@ def test_the_job_ends_with_the_program(number, kill, kernel, tmp_path):
     caller = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
+    limit = threading.Timer(LIMIT, os.killpg, (caller.pid, signal.SIGKILL))
+    limit.start()
     try:
         ups = [caller.stdout.readline() for _ in range(2)]
         if kernel == "old" and not any(ups) and caller.wait(LIMIT) == 77:
@@ -171,6 +174,8 @@ def test_the_job_ends_with_the_program(number, kill, kernel, tmp_path):
         os.killpg(caller.pid, signal.SIGKILL)
         caller.communicate()
         raise
+    finally:
+        limit.cancel()
     assert caller.returncode == -number
     # Each worker had the time to leave.
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "caller.py"]

@@ -68,8 +68,10 @@ RunStatus run_status(const std::vector<Vote>& votes, CommitId high_water, int ra
 Result<Resume> decide_resume(const std::vector<Vote>& votes, CommitId high_water,
                              std::uint64_t generation) {
   Resume resume;
-  for (const auto& vote : votes) resume.id = std::max(resume.id, vote.holds);
   const std::uint64_t run = votes.front().run;
+  for (const auto& vote : votes) {
+    if (vote.holds.run == run) resume.id = std::max(resume.id, vote.holds);
+  }
   // This world, or one before, began from nothing; or nothing was committed in this run.
   const bool is_void = high_water.sequence == 0 || high_water.run < run;
   const bool lost = !is_void && resume.id < high_water;

@@ -53,7 +53,7 @@ struct Resume {
   std::vector<int> receivers;  // all others
 };
 
-// What becomes of the run of the program that a rank is in.
+// The fate of the run of the program that a rank is in.
 enum class RunStatus {
   goes_on,      // all ranks are in it
   waits,        // others are in an earlier one, and come

@@ -204,11 +204,12 @@ Failure CommitProtocol::vote(Store& store, bool can_load, RunStatus& status, Res
   return {};
 }
 
-Failure CommitProtocol::finish() {
+Failure CommitProtocol::finish(const std::function<void()>& on_marked) {
   if (auto met = channel_.barrier("finish"); !met.ok()) return met;
   if (channel_.rank() == 0) {
     const Status written = high_water_.write({generation_, 0, run_ + 1});
     if (!written.ok()) return channel_.give_up(written);
+    on_marked();
   }
   return channel_.barrier("finished");
 }

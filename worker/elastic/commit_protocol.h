@@ -49,8 +49,9 @@ class CommitProtocol {
   runtime::Failure transfer(Store& store, const Resume& resume, bool& received,
                             const std::function<void(std::uint64_t)>& on_received = {});
   // The function has returned on all ranks, and it is written down that this run has finished, so
-  // that a newcomer does not begin it again.
-  runtime::Failure finish();
+  // that a newcomer does not begin it again. Rank 0 calls `on_marked` as soon as that is written,
+  // also if this fails after it.
+  runtime::Failure finish(const std::function<void()>& on_marked);
 
  private:
   struct Record;

@@ -139,12 +139,13 @@ Failure Progress::sync(CommitProtocol& protocol) {
 }
 
 Failure Progress::finish(CommitProtocol& protocol) {
-  if (auto finished = protocol.finish(); !finished.ok()) return finished;
-  if (protocol.channel().rank() == 0 && !state_file_.empty()) {
+  const auto remove_state_file = [this] {
+    if (state_file_.empty()) return;
     if (const Status removed = remove_saved_state(state_file_); !removed.ok()) {
       HVD_LOG(warning, "at the end: " << removed.message());
     }
-  }
+  };
+  if (auto finished = protocol.finish(remove_state_file); !finished.ok()) return finished;
   forget();
   return {};
 }

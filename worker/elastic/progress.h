@@ -49,6 +49,8 @@ class Progress {
   runtime::Failure suspend(CommitProtocol& protocol);
   // All have finished: what was committed is of no use any more.
   runtime::Failure finish(CommitProtocol& protocol);
+  // The kept states are dropped, and the objects stay as they are.
+  void forget();
   void mutate(const std::function<void()>& change);
 
  private:
@@ -59,7 +61,6 @@ class Progress {
 
   runtime::Failure resume_from(CommitProtocol& protocol, const Resume& resume, bool rolls_back,
                                EntryTimer* timer);
-  void forget();
   // All begin with what rank 0 has: a state in the file, else what its program made.
   runtime::Failure take_beginning(CommitProtocol& protocol, const CommitId& id);
 

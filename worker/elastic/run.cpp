@@ -138,6 +138,7 @@ std::optional<Turn> Run::after_failure(const std::exception_ptr& thrown, bool fi
 
   if (process.is_leaving()) return Turn::left;
   if (finishing && all_had_finished()) {
+    impl_.forget();
     process.finish_run();
     return Turn::done;
   }

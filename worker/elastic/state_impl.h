@@ -39,6 +39,8 @@ class StateImpl {
   worker::RunStatus begin(bool rolls_back);
   void call_back();
   void finish();
+  // This run has finished, as this rank has heard from the mark alone.
+  void forget() { progress_.forget(); }
   // The objects are what was committed last: commit() has thrown HostsUpdated.
   bool is_at_commit() const { return at_commit_; }
   worker::CommitId newest_commit() { return progress_.store().holds(); }

@@ -25,7 +25,8 @@ void MarkWriter::found(CommitId mark, std::uint64_t version) {
   if (mark == id_) {
     next_ = Next::written;  // by the write that was in doubt
   } else {
-    next_ = mark < id_ ? Next::write : Next::superseded;
+    const bool is_newer_world = mark.generation > id_.generation;
+    next_ = mark < id_ && !is_newer_world ? Next::write : Next::superseded;
   }
 }
 

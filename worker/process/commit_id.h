@@ -47,7 +47,7 @@ class MarkWriter {
     read,        // the key, with its version
     write,       // `id`, if the key still has version()
     written,     // the end: the mark is at `id`
-    superseded,  // the end: a newer world has committed, and this one is over
+    superseded,  // the end: a newer world or run has its mark there, and this world is over
   };
 
   // `version`: that which the key has as far as is known, of the last commit of this world.

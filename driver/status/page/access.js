@@ -1,4 +1,4 @@
-// What the page asks hvdrun for, with the token that opens it. The link leads to an address with the
+// The requests of the page to hvdrun, with the token that opens it. The link leads to an address with the
 // token behind its #, which no browser sends anywhere. The token is kept for this origin, its port
 // included: at another port of the machine another user's program may listen.
 

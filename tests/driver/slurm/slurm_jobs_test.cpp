@@ -287,7 +287,7 @@ TEST_F(SlurmJobs, AJobThatIsCancelledKeepsItsState) {
 class SlurmGpuJobs : public SlurmJobs {
  protected:
   int gpus() const override { return 4; }
-  // What each worker sees, in lines "sn1 0,1" in order.
+  // The GPUs that each worker sees, in lines "sn1 0,1" in order.
   std::vector<std::string> seen(const Words& flags) {
     const std::string out =
         run_batch(flags, hvdrun_ +

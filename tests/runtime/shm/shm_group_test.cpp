@@ -9,6 +9,7 @@
 #include <random>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <thread>
 
 #include "base/machine/proc.h"
 #include "base/text.h"
@@ -231,7 +232,10 @@ TEST(ShmGroup, ARankIsWaitedForAsLongAsItMovesBytesElsewhere) {
   on_groups(2, {kSilence, false}, [&](int rank, ShmGroup& host) {
     ASSERT_TRUE(host.serves(0, first_ranks(2)));
     const TimePoint begin = Clock::now();
-    while (rank == 1 && Clock::now() < begin + 3 * kSilence) host.note_moved(1);
+    while (rank == 1 && Clock::now() < begin + 3 * kSilence) {
+      host.note_moved(1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     ShmCollective collective(host, 0, first_ranks(2), rank);
     const Status met = collective.sync();
     EXPECT_TRUE(met.ok()) << met.to_string();

@@ -43,7 +43,7 @@ class SlowLink {
  private:
   static constexpr std::size_t kAtOnce = std::size_t{64} << 10;
 
-  // What is under way is to be little beside a message.
+  // Little data is to be under way, compared with a message.
   static void shrink_buffers(int fd) {
     const int bytes = kAtOnce;
     ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
@@ -119,8 +119,8 @@ class SlowMessages : public ::testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(Sockets, SlowMessages, ::testing::Values(1, 3));
 
 TEST_P(SlowMessages, MayTakeMuchLongerThanASilenceMay) {
-  constexpr milliseconds kSilence{1'000};
-  const milliseconds between(12 * GetParam());
+  constexpr milliseconds kSilence{3'000};
+  const milliseconds between(24 * GetParam());
   over_slow_link(between, kAnyNumber, [&](int rank, TcpMesh& mesh, TcpMesh& /*other*/) {
     Bytes bytes(mesh, kMessage, rank == 0 ? 5 : 0);
     const TimePoint begin = Clock::now();
@@ -130,7 +130,10 @@ TEST_P(SlowMessages, MayTakeMuchLongerThanASilenceMay) {
       EXPECT_TRUE(rank == 0 ? bytes.buffer->waitSend(kSilence) : bytes.buffer->waitRecv(kSilence));
     });
     EXPECT_EQ(error, "nothing was thrown");
-    EXPECT_GT(Clock::now() - begin, 2 * kSilence) << "the link is too fast for this test";
+    // A sender is done when its kernel has the rest.
+    if (rank == 1) {
+      EXPECT_GT(Clock::now() - begin, 3 * kSilence / 2) << "the link is too fast for this test";
+    }
     EXPECT_TRUE(bytes.is_from(5));
   });
 }

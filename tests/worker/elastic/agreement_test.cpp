@@ -193,6 +193,14 @@ TEST(Resume, of_what_is_lost_is_an_error_that_says_so) {
   EXPECT_FALSE(decide_resume({{}, {{}, 0, true}}, {2, 5}, 7).ok());
 }
 
+TEST(Resume, a_state_of_an_earlier_run_does_not_count) {
+  std::vector<Vote> votes{{{3, 5}, 80}, {}};
+  for (auto& vote : votes) vote.run = 1;
+  const auto resume = decide_resume(votes, {3, 0, 1}, 4);
+  ASSERT_TRUE(resume.ok()) << resume.status().to_string();
+  EXPECT_EQ(resume->from, Resume::From::beginning);
+}
+
 // ---- runs of the program ----
 
 std::vector<RunStatus> statuses(const std::vector<std::uint64_t>& runs, CommitId mark) {

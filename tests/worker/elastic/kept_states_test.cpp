@@ -124,6 +124,15 @@ TEST(MarkWriter, an_older_world_that_was_late_is_written_over) {
   EXPECT_EQ(mark.version(), 42U);
 }
 
+TEST(MarkWriter, an_older_world_cannot_end_a_run_in_which_a_newer_one_is_at_work) {
+  for (const CommitId newer : {CommitId{4, 0}, CommitId{4, 1}}) {
+    MarkWriter mark({3, 0, 1}, 41);
+    mark.refused();
+    mark.found(newer, 42);
+    EXPECT_EQ(mark.next(), Next::superseded);
+  }
+}
+
 TEST(MarkWriter, a_world_that_is_over_commits_no_more) {
   MarkWriter mark({3, 7}, 41);
   mark.refused();

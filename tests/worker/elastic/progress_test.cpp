@@ -190,8 +190,9 @@ TEST_F(ElasticProgress, AKeptStateStaysWholeIfTheTransferOfANewerOneFails) {
                  return;
                }
                Resume resume;
+               RunStatus status{};
                bool received = false;
-               ASSERT_TRUE(protocol.vote(worker.progress.store(), false, resume).ok());
+               ASSERT_TRUE(protocol.vote(worker.progress.store(), false, status, resume).ok());
                const auto moved = protocol.transfer(
                    worker.progress.store(), resume, received, [&protocol](std::uint64_t) {
                      (void)protocol.channel().give_up(Status(Code::aborted, "cut"));
@@ -221,8 +222,9 @@ TEST_F(ElasticProgress, AStateThatDoesNotArriveWholeIsNotTakenOver) {
                                                                  CommitProtocol& protocol) {
     Store& store = worker.progress.store();
     Resume resume;
+    RunStatus status{};
     bool received = false;
-    ASSERT_TRUE(protocol.vote(store, false, resume).ok());
+    ASSERT_TRUE(protocol.vote(store, false, status, resume).ok());
     const auto moved = protocol.transfer(store, resume, received, [&store](std::uint64_t) {
       store.to_receive().bytes.bytes().front() ^= std::byte{1};
     });

@@ -315,7 +315,7 @@ TEST(ElasticSimulation, holds_whatever_happens_at_once) { simulate(2'000, some_o
 // Prints after how many runs it is found.
 template <typename ClimateOf>
 void expect_found(Flaw flaw, const char* what, const ClimateOf& climate_of) {
-  constexpr std::uint64_t kRuns = 30'000;
+  constexpr std::uint64_t kRuns = 100'000;
   std::string found;
   std::uint64_t seed = 0;
   for (; found.empty() && seed < kRuns; ++seed) {

@@ -113,6 +113,8 @@ void TrainingHistory::loaded(std::uint64_t generation, int state) {
 }
 
 void TrainingHistory::void_commits() {
+  // The driver had decided to start all again before it heard that this work had even begun.
+  is_finished_ = false;
   last_commit_of_.clear();
   resume_of_.clear();
   newest_ = {};

@@ -47,8 +47,8 @@ class HVD_API ProcessSet {
 // Throw ProcessSetError if init() was not told that there will be dynamic sets, if these ranks are
 // a set already (but one of an earlier world is taken up again, and shrinks if it did or if this
 // call says so), or if there is no such set;
-// InvalidArgumentError, which names both sides, if the ranks disagree. What is still in flight in a
-// set that is removed fails with ProcessSetError.
+// InvalidArgumentError, which names both sides, if the ranks disagree. A call in flight in a set
+// that is removed fails with ProcessSetError.
 HVD_API ProcessSet add_process_set(std::vector<int> ranks,
                                    LostMember lost_member = LostMember::fail);
 HVD_API void remove_process_set(const ProcessSet& process_set);
