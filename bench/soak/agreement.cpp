@@ -41,12 +41,12 @@ std::optional<Told> told_by_page(const std::string& job_id, pid_t hvdrun) {
   const auto link = test::run({test::binary("hvdrun"), "page", job_id});
   if (link.code != 0) return std::nullopt;
   constexpr const char* kBrowser =
-      "import http.cookiejar, sys, urllib.request as request\n"
-      "cookies = request.HTTPCookieProcessor(http.cookiejar.CookieJar())\n"
-      "browser = request.build_opener(cookies, request.ProxyHandler({}))\n"
-      "link = sys.argv[1]\n"
-      "browser.open(link, timeout=10).read()\n"
-      "print(browser.open(link.split('/?')[0] + '/status', timeout=10).read().decode())\n";
+      "import sys, urllib.request as request\n"
+      "browser = request.build_opener(request.ProxyHandler({}))\n"
+      "address, token = browser.open(sys.argv[1], timeout=10).url.split('/#')\n"
+      "fields = {'Authorization': 'Bearer ' + token}\n"
+      "status = request.Request(address + '/status', headers=fields)\n"
+      "print(browser.open(status, timeout=10).read().decode())\n";
   const auto asked = test::run({"nsenter", "--target", cat(hvdrun), "--net", "/usr/bin/python3",
                                 "-c", kBrowser, std::string(trim(link.out))});
   if (asked.code != 0) return std::nullopt;

@@ -286,7 +286,7 @@ TEST_F(SignalsTest, OutputThatFailsAfterASignalIsNoSecondSignal) {
       eventually([&] { return read_file(journal).find("stop_requested") != std::string::npos; }));
   pipe = {};
   directory_file("go");
-  EXPECT_EQ(job.wait().code, 141);
+  EXPECT_EQ(job.wait().code, 128 + SIGINT);
   EXPECT_TRUE(std::filesystem::exists(directory() / "saved"));
   const auto events = lines_of(read_file(journal));
   EXPECT_EQ(std::count_if(events.begin(), events.end(),
