@@ -312,7 +312,7 @@ TEST_F(SlurmGpuJobs, AgentsGetAllGpusOfTheirNodeHoweverTheyWereAskedFor) {
       {"--ntasks-per-node=2", "--gpus-per-task=1"},
       {"--ntasks-per-node=2", "--gpus-per-node=2", "--gpu-bind=single:1"}};
   for (Words flags : requests) {
-    flags.emplace_back("--nodes=2");
+    flags.emplace_back("--nodelist=sn1,sn2");
     EXPECT_EQ(seen(flags), two_each) << join(flags, " ");
   }
   const auto three = seen({"--nodes=2", "--gpus=3"});
@@ -322,15 +322,15 @@ TEST_F(SlurmGpuJobs, AgentsGetAllGpusOfTheirNodeHoweverTheyWereAskedFor) {
 TEST_F(SlurmGpuJobs, SlotsAreTheGpusOfEachNodeAlsoAfterSalloc) {
   for (const char* const gpus : {"--gres=gpu:2", "--gpus-per-node=2"}) {
     for (const char* const processors : {"--cpus-per-task=1", "--cpus-per-task=2"}) {
-      EXPECT_EQ(slurm().command({"salloc", "--quiet", "--nodes=2", gpus, processors, hvdrun_,
-                                 "--print-slurm-hosts"}),
+      EXPECT_EQ(slurm().command({"salloc", "--quiet", "--nodelist=sn1,sn2", gpus, processors,
+                                 hvdrun_, "--print-slurm-hosts"}),
                 "sn1 slots=2\nsn2 slots=2")
           << gpus << " " << processors;
     }
   }
   // Slurm divides them as it likes.
   const std::string divided = slurm().command(
-      {"salloc", "--quiet", "--nodes=2", "--gpus=4", hvdrun_, "--print-slurm-hosts"});
+      {"salloc", "--quiet", "--nodelist=sn1,sn2", "--gpus=4", hvdrun_, "--print-slurm-hosts"});
   EXPECT_TRUE(divided == "sn1 slots=3\nsn2 slots=1" || divided == "sn1 slots=2\nsn2 slots=2" ||
               divided == "sn1 slots=1\nsn2 slots=3")
       << divided;
