@@ -272,13 +272,14 @@ TEST_F(CallerTest, ADescriptorThatIsNotOpenIsAnError) {
 
 // As in `hvdrun ... 2>&1 | tee log`, where Ctrl-C ends tee, too.
 TEST_F(SignalsTest, OutputThatFailsAfterASignalIsNoSecondSignal) {
+  constexpr const char* kWorker =
+      "trap 'until [ -e go ]; do sleep 0.01; done; touch saved; exit' TERM; touch up; "
+      "while :; do sleep 0.05; done";
   const std::string journal = directory() / "events";
   Pipe pipe = make_pipe(&Pipe::write);
   const std::string streams = cat(" >&", pipe.write.get(), " 2>&1");
   Process job({"bash", "-c", cat("exec \"$0\" \"$@\"", streams), binary("hvdrun"), "--grace", "60",
-               "--events", journal, "-np", "1", "sh", "-c",
-               "trap 'until [ -e go ]; do sleep 0.01; done; touch saved; exit' TERM; touch up; "
-               "while :; do sleep 0.05; done"},
+               "--events", journal, "-np", "1", "sh", "-c", kWorker},
               {.environment = {{"HVD_E2E_MARK", mark()}}, .working_directory = directory()});
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(directory() / "up"); }));
   job.signal(SIGINT);
