@@ -287,7 +287,9 @@ TEST_F(SignalsTest, OutputThatFailsAfterASignalIsNoSecondSignal) {
       eventually([&] { return read_file(journal).find("stop_requested") != std::string::npos; }));
   pipe = {};
   directory_file("go");
-  EXPECT_EQ(job.wait().code, 128 + SIGINT);
+  // The code tells of the pipe if hvdrun had a line to write after it broke.
+  const int code = job.wait().code;
+  EXPECT_TRUE(code == 128 + SIGINT || code == 128 + SIGPIPE) << code;
   EXPECT_TRUE(std::filesystem::exists(directory() / "saved"));
   const auto events = lines_of(read_file(journal));
   EXPECT_EQ(std::count_if(events.begin(), events.end(),
