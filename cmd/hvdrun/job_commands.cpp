@@ -193,7 +193,14 @@ namespace {
 Result<std::string> run_command_of_one(const JobCommandArguments& arguments) {
   if (arguments.command == "replay") return replay_file(arguments.argument);
 
-  auto job = find_job(arguments.argument);
+  const auto keep = [&arguments](const Json& status) -> Result<std::vector<std::string>> {
+    if (arguments.command != "status") return std::vector<std::string>();
+    if (arguments.json) return std::vector{json_text(status) + "\n"};
+    auto text = status_text(status);
+    if (!text.ok()) return text.status();
+    return std::vector{*std::move(text)};
+  };
+  auto job = find_job(arguments.argument, keep);
   if (!job.ok()) return job.status();
   if (job->kept.status().code() == Code::unavailable) return job->kept.status();
   if (arguments.command == "metrics") return ask_job(job->socket, "GET", "/metrics");
@@ -210,9 +217,7 @@ Result<std::string> run_command_of_one(const JobCommandArguments& arguments) {
   if (arguments.command == "scale") return change(job->socket, "/scale", arguments.subject);
   if (!job->kept.ok()) return job->kept.status();
   if (arguments.command == "top") return run_top(job->socket);
-  const auto status = ask_status(job->socket);
-  if (!status.ok()) return status.status();
-  return arguments.json ? json_text(*status) + "\n" : status_text(*status);
+  return std::move(job->kept->front());
 }
 
 }  // namespace

@@ -239,8 +239,9 @@ class StatusRound {
     const auto status = parse_status(job, question.take_answer());
     if (!status.ok()) return status.status();
     auto kept = keep_(*status);
+    if (!kept.ok()) return kept;
     std::size_t size = 0;
-    for (const auto& text : kept) size += text.size();
+    for (const auto& text : *kept) size += text.size();
     if (!spend(size, directory)) return too_much(job);
     return kept;
   }
@@ -280,9 +281,8 @@ std::vector<FoundJob> find_jobs(const std::string& wanted, const KeptOfStatus& k
   return found;
 }
 
-Result<FoundJob> find_job(const std::string& wanted) {
-  const auto keep_nothing = [](const auto& /*status*/) { return std::vector<std::string>(); };
-  std::vector<FoundJob> fitting = find_jobs(wanted, keep_nothing);
+Result<FoundJob> find_job(const std::string& wanted, const KeptOfStatus& keep) {
+  std::vector<FoundJob> fitting = find_jobs(wanted, keep);
   if (fitting.size() == 1) return std::move(fitting.front());
   if (fitting.empty()) {
     return Status(Code::not_found, wanted.empty()

@@ -24,8 +24,8 @@ Result<std::string> ask_job(const driver::JobSocket& job, const std::string& met
 Result<nlohmann::json> ask_status(const driver::JobSocket& job);
 
 // The texts that are kept of a job's status, since all of them would be much. Called for each
-// answer.
-using KeptOfStatus = std::function<std::vector<std::string>(const nlohmann::json& status)>;
+// answer. An error counts as the job's.
+using KeptOfStatus = std::function<Result<std::vector<std::string>>(const nlohmann::json& status)>;
 
 struct FoundJob {
   driver::JobSocket socket;
@@ -35,7 +35,7 @@ struct FoundJob {
 // Those whose id begins with `wanted`, and that are not over; all are asked at the same time.
 // resource_exhausted: the answers in a directory of another user are too large.
 std::vector<FoundJob> find_jobs(const std::string& wanted, const KeptOfStatus& keep);
-// The only one of them; nothing is kept of its status.
-Result<FoundJob> find_job(const std::string& wanted);
+// The only one of them.
+Result<FoundJob> find_job(const std::string& wanted, const KeptOfStatus& keep);
 
 }  // namespace hvd::cli
