@@ -22,22 +22,12 @@ Words words_of(std::string_view line) {
   return words;
 }
 
-// The value of the first word "NAME=VALUE"; empty: there is none.
-std::string value_in(const Words& words, std::string_view name) {
-  for (const auto& word : words) {
-    if (word.size() > name.size() && word.starts_with(name) && word[name.size()] == '=') {
-      return word.substr(name.size() + 1);
-    }
-  }
-  return {};
-}
-
 // The lines about this job. An empty line ends what is said of one.
 std::vector<Words> lines_of_job(std::string_view text, const std::string& id) {
   std::vector<Words> lines;
   for (const auto& line : split(text, '\n')) {
     auto words = words_of(line);
-    const bool is_its = !lines.empty() || value_in(words, "JobId") == id;
+    const bool is_its = !lines.empty() || scontrol_value(words, "JobId") == id;
     if (words.empty() && !lines.empty()) break;
     if (is_its) lines.push_back(std::move(words));
   }
@@ -105,15 +95,24 @@ std::string_view kind_of(const SlurmResource& resource) {
 
 // "Nodes=sn[1-2] CPU_IDs=0-1 Mem=0 GRES=gpu:2(IDX:0-1)"
 Status take_share_of_nodes(const Words& line, SlurmJob& job) {
-  auto resources = parse_resources(value_in(line, "GRES"));
+  auto resources = parse_resources(scontrol_value(line, "GRES"));
   if (resources.empty()) return {};
-  const auto nodes = expand_hostlist(value_in(line, "Nodes"));
+  const auto nodes = expand_hostlist(scontrol_value(line, "Nodes"));
   if (!nodes.ok()) return nodes.status();
   for (const auto& node : *nodes) job.resources[node] = resources;
   return {};
 }
 
 }  // namespace
+
+std::string scontrol_value(const std::vector<std::string>& words, std::string_view name) {
+  for (const auto& word : words) {
+    if (word.size() > name.size() && word.starts_with(name) && word[name.size()] == '=') {
+      return word.substr(name.size() + 1);
+    }
+  }
+  return {};
+}
 
 Result<SlurmJob> parse_slurm_job(std::string_view text, const std::string& id) {
   const auto lines = lines_of_job(text, id);
@@ -124,22 +123,22 @@ Result<SlurmJob> parse_slurm_job(std::string_view text, const std::string& id) {
   SlurmJob job;
   job.id = id;
   job.task_id = id;
-  const std::string task = value_in(lines.front(), "ArrayTaskId");
-  if (!task.empty()) job.task_id = cat(value_in(lines.front(), "ArrayJobId"), "_", task);
-  job.nodes = value_in(all, "NodeList");
+  const std::string task = scontrol_value(lines.front(), "ArrayTaskId");
+  if (!task.empty()) job.task_id = cat(scontrol_value(lines.front(), "ArrayJobId"), "_", task);
+  job.nodes = scontrol_value(all, "NodeList");
   if (job.nodes == "(null)") job.nodes.clear();
-  job.state = value_in(all, "JobState");
+  job.state = scontrol_value(all, "JobState");
   if (job.state.empty()) {
     return Status(Code::invalid_argument, cat("Slurm does not say the state of its job ", id));
   }
   // Of a job that waits again the times are those of its next run.
-  job.is_requeued = has_ended(job) && value_in(all, "EndTime") == "Unknown";
-  job.is_batch = value_in(all, "BatchFlag") == "1";
-  job.may_be_requeued = value_in(all, "Requeue") == "1";
-  const std::string preempted = value_in(all, "PreemptTime");
+  job.is_requeued = has_ended(job) && scontrol_value(all, "EndTime") == "Unknown";
+  job.is_batch = scontrol_value(all, "BatchFlag") == "1";
+  job.may_be_requeued = scontrol_value(all, "Requeue") == "1";
+  const std::string preempted = scontrol_value(all, "PreemptTime");
   job.is_preempted = !preempted.empty() && preempted != "None";
-  job.run_time = parse_duration(value_in(all, "RunTime")).value_or(job.run_time);
-  job.time_limit = parse_duration(value_in(all, "TimeLimit"));
+  job.run_time = parse_duration(scontrol_value(all, "RunTime")).value_or(job.run_time);
+  job.time_limit = parse_duration(scontrol_value(all, "TimeLimit"));
   for (const auto& line : lines) {
     if (!line.empty() && line.front().starts_with("Nodes=")) {
       HVD_RETURN_IF_ERROR(take_share_of_nodes(line, job));

@@ -35,6 +35,9 @@ struct SlurmJob {
   std::map<std::string, std::vector<SlurmResource>> resources;
 };
 
+// The value of the first word "NAME=VALUE" of a line of scontrol; empty: there is none.
+std::string scontrol_value(const std::vector<std::string>& words, std::string_view name);
+
 // `text` may tell of several jobs: of all tasks of an array. The error says what it lacks.
 Result<SlurmJob> parse_slurm_job(std::string_view text, const std::string& id);
 

@@ -61,14 +61,6 @@ Result<std::string> answer_of(const std::vector<std::string>& command) {
   return Status(Code::unavailable, cat(line, " ", how, ": ", printable(trim(answer))));
 }
 
-// The value behind "NAME=" in a line of scontrol; empty: it is not there.
-std::string_view field(std::string_view line, std::string_view name) {
-  const auto begin = line.find(cat(name, "="));
-  if (begin == std::string_view::npos) return {};
-  line.remove_prefix(begin + name.size() + 1);
-  return line.substr(0, line.find_first_of(" \n"));
-}
-
 // The address from which this machine would speak with another one, and that one's own. Nothing is
 // sent.
 struct Path {
@@ -111,9 +103,9 @@ Result<std::string> address_for_nodes(const std::vector<discovery::Host>& nodes)
   std::string own;
   Status failure(Code::unavailable, "scontrol show node names no address of a node");
   for (const auto& line : split(*answer, '\n')) {
-    const std::string_view address = field(line, "NodeAddr");
+    const std::string address = discovery::scontrol_value(split(line, ' '), "NodeAddr");
     if (address.empty()) continue;
-    const auto path = path_to(std::string(address));
+    const auto path = path_to(address);
     if (!path.ok()) {
       failure = path.status();
     } else if (path->from != path->to) {
