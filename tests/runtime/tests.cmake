@@ -22,6 +22,7 @@ hvd_test(hvd_runtime_test
   runtime/control/introduction_test.cpp
   runtime/control/progress_engine_test.cpp
   runtime/control/world_failure_test.cpp
+  runtime/control/world_leave_test.cpp
   runtime/control/world_memory_test.cpp
   runtime/control/world_negotiation_test.cpp
   runtime/control/world_progress_test.cpp
