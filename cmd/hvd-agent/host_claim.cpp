@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <csignal>
 #include <optional>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -26,6 +27,12 @@ constexpr int kNewerAgents = 8;
 
 UniqueFd unix_socket() {
   return UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+// The other end is closed: by its process's end, or just before it. Nothing is ever sent here.
+bool is_closed_by_peer(int connection) {
+  pollfd poll_of{connection, 0, 0};
+  return ::poll(&poll_of, 1, 0) == 1 && (poll_of.revents & POLLHUP) != 0;
 }
 
 // The process at the other end, if it is one of this user.
@@ -97,9 +104,13 @@ void HostClaim::on_former_gone() {
   try_to_claim(now);
 }
 
-// The former agent holds its end of the connection, and nobody else does: so its number is still
-// its own.
-pid_t HostClaim::former_pid() const { return former_ ? own_process(former_.get()).value_or(0) : 0; }
+// While the former agent holds its end of the connection, its number is still its own. An agent
+// that has closed it is left alone, even when it looks stopped: its workers are dead, and it is
+// about to end. It is stopped, for example, while a leak checker looks at its memory.
+pid_t HostClaim::former_pid() const {
+  if (!former_ || is_closed_by_peer(former_.get())) return 0;
+  return own_process(former_.get()).value_or(0);
+}
 
 void HostClaim::begin_to_kill(TimePoint now) {
   kills_former_ = true;
