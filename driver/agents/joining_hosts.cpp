@@ -87,7 +87,7 @@ bool JoiningHosts::any_waiting() const {
                      [](const auto& host) { return host.second.state == State::waiting; });
 }
 
-// An agent that comes again may be faster than the news of the end of the one before.
+// An agent that comes again may be faster than the report that the one before has ended.
 Status JoiningHosts::admit(const std::string& host, const std::vector<std::string>& labels) const {
   HVD_RETURN_IF_ERROR(require_labels(required_labels_, labels));
   if (callbacks_.is_taken(host)) {

@@ -69,7 +69,7 @@ WorldMetrics::WorldMetrics(prometheus::Registry& registry, const JobStart& start
 
 void WorldMetrics::on_step(const JobStep& step, const NamedByStep& named) {
   if (!begun_) begun_ = step.now;
-  note_trouble(step, named);
+  note_disruption(step, named);
   if (const auto* const entered = std::get_if<event::WorldEntered>(&step.event)) {
     if (entered->generation == step.job.world().generation) on_entry(*entered);
   }
@@ -90,15 +90,15 @@ void WorldMetrics::on_entry(const event::WorldEntered& entered) {
 }
 
 // Of the members of the world in force one was lost, or has to end.
-void WorldMetrics::note_trouble(const JobStep& step, const NamedByStep& named) {
-  if (trouble_) return;
+void WorldMetrics::note_disruption(const JobStep& step, const NamedByStep& named) {
+  if (disruption_) return;
   const bool begins =
       std::any_of(named.workers.begin(), named.workers.end(), [&](std::size_t index) {
         const JobWorker& worker = step.job.workers()[index];
         const bool is_gone = !worker.how.empty() || worker.membership == MemberStatus::removed;
         return is_gone && members_.contains(worker.member.incarnation);
       });
-  if (begins) trouble_ = Trouble{step.now, members_.size()};
+  if (begins) disruption_ = Disruption{step.now, members_.size()};
 }
 
 void WorldMetrics::on_world(const WorldDocument& world, const JobStep& step) {
@@ -116,16 +116,16 @@ void WorldMetrics::on_effective(const WorldDocument& world, const JobStep& step)
   } else if (proposed != proposed_.end()) {
     change_time_[cause].Observe(seconds_of(step.now - proposed->second));
     committed_.Set(static_cast<double>(world.generation));
-  } else if (trouble_) {
-    change_time_[cause].Observe(seconds_of(step.now - trouble_->since));
+  } else if (disruption_) {
+    change_time_[cause].Observe(seconds_of(step.now - disruption_->since));
   }
 
   note_full_size(world, cause, step.now);
   members_.clear();
   for (const auto& member : world.members) members_.insert(member.incarnation);
-  // A loss that came with this world is no trouble of it. Worlds that were proposed before are
+  // A loss that came with this world is no disruption of it. Worlds that were proposed before are
   // superseded, unless they are newer.
-  trouble_.reset();
+  disruption_.reset();
   proposed_.erase(proposed_.begin(), proposed_.upper_bound(world.generation));
 }
 
@@ -170,7 +170,7 @@ WorldCause WorldMetrics::cause_of_restart(const WorldDocument& world, const Job&
 // A world that is small because its members left as they were asked to is as large as it should be.
 void WorldMetrics::note_full_size(const WorldDocument& world, WorldCause cause, TimePoint now) {
   const bool is_loss = cause == WorldCause::worker_lost || cause == WorldCause::host_lost;
-  if (is_loss && !too_small_) too_small_ = trouble_;
+  if (is_loss && !too_small_) too_small_ = disruption_;
   if (!too_small_) return;
   if (cause == WorldCause::left && world.members.size() < members_.size()) {
     too_small_->size_before -=

@@ -38,12 +38,12 @@ class WorldMetrics {
 
  private:
   // A change that is asked for by a loss, or because workers are started again.
-  struct Trouble {
+  struct Disruption {
     TimePoint since{};
     std::size_t size_before = 0;
   };
 
-  void note_trouble(const JobStep& step, const NamedByStep& named);
+  void note_disruption(const JobStep& step, const NamedByStep& named);
   void on_world(const WorldDocument& world, const JobStep& step);
   void on_entry(const event::WorldEntered& entered);
   void on_effective(const WorldDocument& world, const JobStep& step);
@@ -66,8 +66,8 @@ class WorldMetrics {
   std::optional<TimePoint> begun_;
   std::set<Incarnation> members_;                // of the world in force
   std::map<std::uint64_t, TimePoint> proposed_;  // when, by generation
-  std::optional<Trouble> trouble_;               // since the world in force was formed
-  std::optional<Trouble> too_small_;             // since the first loss that is not made good
+  std::optional<Disruption> disruption_;         // since the world in force was formed
+  std::optional<Disruption> too_small_;          // since the first loss that is not made good
 };
 
 }  // namespace hvd::driver

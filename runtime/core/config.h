@@ -76,8 +76,8 @@ struct Config {
   std::chrono::milliseconds handshake_timeout{5'000};  // for one peer's handshake
   // How long a peer may be silent in the middle of an exchange of data.
   std::chrono::milliseconds collective_timeout{30'000};
-  // How long the error of a broken data connection waits for the news that a rank has died, before
-  // the error itself is reported as the cause.
+  // How long the error of a broken data connection waits for the report that a rank has died,
+  // before the error itself is reported as the cause.
   std::chrono::milliseconds verdict_timeout{1'000};
   std::chrono::milliseconds shutdown_timeout{30'000};  // for all ranks to call shutdown()
   std::string timeline = {};          // rank 0 records all ranks into this file from the start

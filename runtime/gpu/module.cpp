@@ -70,7 +70,7 @@ Result<const Module*> load_module(const std::vector<std::string>& paths) {
       return check(library, path);
     }
     const char* const why = ::dlerror();
-    // That it is not where the loader looks, either, is no news of its own.
+    // The loader does not find it either, which adds nothing to the first error.
     if (for_the_loader && paths.size() > 1) break;
     return Status(Code::failed_precondition,
                   cat(path, " cannot be loaded: ", why != nullptr ? why : "no reason is given"));

@@ -254,8 +254,8 @@ def check_names(page):
     assert nameless == [], nameless
     assert page.ask("document.querySelectorAll('main').length") == 1
     assert page.ask("document.querySelectorAll('h1').length") == 1
-    assert page.ask("document.getElementById('news').getAttribute('aria-live')") == "polite"
-    assert "3 workers" in page.text("news"), page.text("news")
+    assert page.ask("document.getElementById('announcement').getAttribute('aria-live')") == "polite"
+    assert "3 workers" in page.text("announcement"), page.text("announcement")
 
 
 def text(page):

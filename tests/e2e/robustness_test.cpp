@@ -1,5 +1,5 @@
-// Trouble from outside while a job runs: rubbish on its ports, a full disk, a reader that stopped
-// reading.
+// Disturbances from outside while a job runs: rubbish on its ports, a full disk, a reader that
+// stopped reading.
 #include <csignal>
 #include <fcntl.h>
 #include <set>

@@ -110,7 +110,7 @@ function showNumbers(status) {
   setText($("slow"), `Slow: ${named}${others}`);
   const extra = status.drained.length > 0 ? `, drained: ${status.drained.join(", ")}` : "";
   const cause = status.worlds.at(-1)?.why;
-  setText($("news"), `The job is ${status.state}; world ${status.world.generation} has ${members.length} workers` +
+  setText($("announcement"), `The job is ${status.state}; world ${status.world.generation} has ${members.length} workers` +
     `${cause ? `, since ${cause}` : ""}${extra}.`);
 }
 
@@ -322,7 +322,7 @@ function ended(words) {
   const text = `The job has ended with exit code ${words.exit_code}${words.reason ? `: ${words.reason}` : ""}. The page keeps what it knew last.`;
   setNotice(text, good ? "good" : "");
   setText($("waits"), "–");
-  setText($("news"), text);
+  setText($("announcement"), text);
 }
 
 function askLater(delay) {

@@ -242,7 +242,7 @@ std::int64_t now_in_nanoseconds() {
 
 class KilledRankOfAMesh : public ::testing::TestWithParam<int> {};
 
-// No control plane here: the news travels over the data connections alone.
+// No control plane here: the failure is known from the data connections alone.
 TEST_P(KilledRankOfAMesh, IsAnErrorOnAllOthersAtOnce) {
   void* const memory =
       ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
