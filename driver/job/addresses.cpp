@@ -151,6 +151,110 @@ std::optional<bool> common_family(const AddressProblem& problem,
   return std::nullopt;
 }
 
+// Takes the answers one after the other, and then chooses.
+class AddressChooser {
+ public:
+  explicit AddressChooser(const AddressProblem& problem)
+      : problem_(problem), usable_(problem.candidates) {
+    choice_.addresses.resize(problem.hosts.size());
+    choice_.rendezvous.resize(problem.hosts.size());
+  }
+
+  void take(const ProbeTask& task, const ProbeAnswer& answer) {
+    if (!answer.failure.empty()) return refuse(task.prober, answer.failure);
+    const bool is_local = problem_.hosts[task.prober].local;
+    const std::size_t own = task.targets.size() - (is_local ? 0 : endpoints());
+    if (own != 0) take_subject(task, answer, own);
+    if (!is_local) take_endpoints(task, answer, own);
+  }
+
+  AddressChoice choose() && {
+    if (endpoints() == 0) {
+      choose_addresses(std::nullopt);
+      return std::move(choice_);
+    }
+    const auto v6 = common_family(problem_, usable_, reached_);
+    choose_addresses(v6);
+    choose_rendezvous(v6);
+    return std::move(choice_);
+  }
+
+ private:
+  std::size_t endpoints() const { return problem_.rendezvous.size(); }
+  void refuse(HostIndex host, std::string why) {
+    choice_.errors.emplace_back(host, std::move(why));
+  }
+
+  // The first `own` targets are addresses of the subject.
+  void take_subject(const ProbeTask& task, const ProbeAnswer& answer, std::size_t own) {
+    usable_[task.subject] = reached_addresses(task.targets, answer.errors, own);
+    if (!usable_[task.subject].empty()) return;
+    const HostNetwork& prober = problem_.hosts[task.prober];
+    refuse(task.subject,
+           cat("no address of it can be reached from ",
+               prober.local ? std::string("this machine") : cat("host ", prober.name), ": ",
+               all_errors(task.targets, answer.errors, 0, own),
+               "; --network-interface, or address= in the list of hosts, choose another"));
+  }
+
+  // The targets after those are endpoints of the rendezvous.
+  void take_endpoints(const ProbeTask& task, const ProbeAnswer& answer, std::size_t own) {
+    std::vector<bool> reaches(endpoints());
+    for (std::size_t endpoint = 0; endpoint < endpoints(); ++endpoint) {
+      reaches[endpoint] = answer.errors[own + endpoint].empty();
+    }
+    if (std::find(reaches.begin(), reaches.end(), true) == reaches.end()) {
+      return refuse(task.prober,
+                    cat("this machine cannot be reached from it: ",
+                        all_errors(task.targets, answer.errors, own, endpoints()),
+                        "; --network-interface or --advertise-address choose another address"));
+    }
+    reached_.push_back(std::move(reaches));
+    reached_by_.push_back(task.prober);
+  }
+
+  void choose_addresses(std::optional<bool> v6) {
+    for (HostIndex host = 0; host < problem_.hosts.size(); ++host) {
+      if (problem_.hosts[host].local || usable_[host].empty()) continue;
+      const auto* const address = v6 ? first_of_family(usable_[host], *v6) : nullptr;
+      choice_.addresses[host] = address != nullptr ? *address : usable_[host].front();
+    }
+  }
+
+  void choose_rendezvous(std::optional<bool> v6) {
+    const bool workers_here = std::any_of(problem_.hosts.begin(), problem_.hosts.end(),
+                                          [](const HostNetwork& host) { return host.local; });
+    const auto best = most_reached(problem_.rendezvous, reached_, workers_here ? v6 : std::nullopt);
+    for (std::size_t index = 0; index < reached_.size(); ++index) {
+      const HostIndex host = reached_by_[index];
+      const auto endpoint = reached_[index][best] ? best : first_reached(reached_[index]);
+      choice_.rendezvous[host] = problem_.rendezvous[endpoint];
+      if (endpoint == best || !workers_here) continue;
+      refuse(host, cat("the workers on this machine, at ", problem_.rendezvous[best].host,
+                       ", cannot be reached from it, which reaches this machine only at ",
+                       problem_.rendezvous[endpoint].host,
+                       "; --advertise-address chooses one address for all"));
+    }
+    for (HostIndex host = 0; host < problem_.hosts.size(); ++host) {
+      if (!problem_.hosts[host].local) continue;
+      choice_.addresses[host] = problem_.rendezvous[best].host;
+      choice_.rendezvous[host] = problem_.rendezvous[best];
+    }
+  }
+  static std::size_t first_reached(const std::vector<bool>& reaches) {
+    return static_cast<std::size_t>(std::find(reaches.begin(), reaches.end(), true) -
+                                    reaches.begin());
+  }
+
+  const AddressProblem& problem_;
+  // By host. A host that no other host tries is taken at its word.
+  std::vector<std::vector<std::string>> usable_;
+  // Which endpoints each host reaches, and which host that is.
+  Reached reached_;
+  std::vector<HostIndex> reached_by_;
+  AddressChoice choice_;
+};
+
 }  // namespace
 
 std::string interfaces_text(const std::vector<Interface>& interfaces) {
@@ -252,89 +356,11 @@ std::vector<ProbeTask> plan_probes(const AddressProblem& problem) {
 
 AddressChoice choose_addresses(const AddressProblem& problem, const std::vector<ProbeTask>& tasks,
                                const std::vector<ProbeAnswer>& answers) {
-  AddressChoice choice;
-  const std::size_t hosts = problem.hosts.size();
-  const std::size_t endpoints = problem.rendezvous.size();
-  const auto add_error = [&](HostIndex host, std::string text) {
-    choice.errors.emplace_back(host, std::move(text));
-  };
-  // A host that no other host tries is taken at its word.
-  std::vector<std::vector<std::string>> usable = problem.candidates;
-  choice.addresses.resize(hosts);
-  choice.rendezvous.resize(hosts);
-
-  Reached reached;
-  std::vector<std::size_t> triers;  // indices into tasks
+  AddressChooser chooser(problem);
   for (std::size_t index = 0; index < tasks.size(); ++index) {
-    const ProbeTask& task = tasks[index];
-    const ProbeAnswer& answer = answers[index];
-    if (!answer.failure.empty()) {
-      add_error(task.prober, answer.failure);
-      continue;
-    }
-    const std::size_t own =
-        task.targets.size() - (problem.hosts[task.prober].local ? 0 : endpoints);
-    if (own != 0) {
-      usable[task.subject] = reached_addresses(task.targets, answer.errors, own);
-      if (usable[task.subject].empty()) {
-        const HostNetwork& prober = problem.hosts[task.prober];
-        add_error(task.subject,
-                  cat("no address of it can be reached from ",
-                      prober.local ? std::string("this machine") : cat("host ", prober.name), ": ",
-                      all_errors(task.targets, answer.errors, 0, own),
-                      "; --network-interface, or address= in the list of hosts, choose another"));
-      }
-    }
-    if (problem.hosts[task.prober].local) continue;
-    std::vector<bool> mine(endpoints);
-    for (std::size_t endpoint = 0; endpoint < endpoints; ++endpoint)
-      mine[endpoint] = answer.errors[own + endpoint].empty();
-    if (std::find(mine.begin(), mine.end(), true) == mine.end()) {
-      add_error(task.prober,
-                cat("this machine cannot be reached from it: ",
-                    all_errors(task.targets, answer.errors, own, endpoints),
-                    "; --network-interface or --advertise-address choose another address"));
-      continue;
-    }
-    reached.push_back(std::move(mine));
-    triers.push_back(index);
+    chooser.take(tasks[index], answers[index]);
   }
-
-  const std::optional<bool> v6 =
-      endpoints == 0 ? std::nullopt : common_family(problem, usable, reached);
-  for (HostIndex host = 0; host < hosts; ++host) {
-    if (problem.hosts[host].local || usable[host].empty()) continue;
-    const auto* const address = v6 ? first_of_family(usable[host], *v6) : nullptr;
-    choice.addresses[host] = address != nullptr ? *address : usable[host].front();
-  }
-
-  const bool workers_here = std::any_of(problem.hosts.begin(), problem.hosts.end(),
-                                        [](const HostNetwork& host) { return host.local; });
-  const std::size_t best =
-      most_reached(problem.rendezvous, reached, workers_here ? v6 : std::nullopt);
-  for (std::size_t index = 0; index < triers.size(); ++index) {
-    const HostIndex host = tasks[triers[index]].prober;
-    const auto& mine = reached[index];
-    if (mine[best]) {
-      choice.rendezvous[host] = problem.rendezvous[best];
-      continue;
-    }
-    const auto endpoint =
-        static_cast<std::size_t>(std::find(mine.begin(), mine.end(), true) - mine.begin());
-    choice.rendezvous[host] = problem.rendezvous[endpoint];
-    if (workers_here) {
-      add_error(host, cat("the workers on this machine, at ", problem.rendezvous[best].host,
-                          ", cannot be reached from it, which reaches this machine only at ",
-                          problem.rendezvous[endpoint].host,
-                          "; --advertise-address chooses one address for all"));
-    }
-  }
-  for (HostIndex host = 0; host < hosts && endpoints != 0; ++host) {
-    if (!problem.hosts[host].local) continue;
-    choice.addresses[host] = problem.rendezvous[best].host;
-    choice.rendezvous[host] = problem.rendezvous[best];
-  }
-  return choice;
+  return std::move(chooser).choose();
 }
 
 }  // namespace hvd::driver

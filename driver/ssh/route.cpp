@@ -167,6 +167,33 @@ HostKeyCheck settle_check(HostKeyCheck wanted, const std::string& configured) {
   return wanted;
 }
 
+void plan_known_hosts(const Options& options, const HostConfig& config, const Tokens& tokens,
+                      Route& route) {
+  route.host_key_check = settle_check(options.host_key_check, config.strict_host_key_checking);
+  route.key_name = config.host_key_alias;
+  if (route.key_name.empty()) {
+    route.key_name = known_hosts_name(route.host, route.port);
+    if (route.port != 22) route.name_without_port = known_hosts_name(route.host, 22);
+  }
+  route.hash_known_hosts = config.hash_known_hosts == "yes";
+  if (!options.known_hosts_file.empty()) {
+    route.known_hosts = {expand_path(options.known_hosts_file, tokens)};
+  } else if (!config.user_known_hosts.empty()) {
+    for (const std::string& file : config.user_known_hosts) {
+      route.known_hosts.push_back(file == "none" ? "/dev/null" : expand_path(file, tokens));
+    }
+  } else {
+    route.known_hosts = {tokens.home + "/.ssh/known_hosts", tokens.home + "/.ssh/known_hosts2"};
+  }
+  if (!config.global_known_hosts.empty()) {
+    for (const std::string& file : config.global_known_hosts) {
+      route.global_known_hosts.push_back(expand_path(file, tokens));
+    }
+  } else {
+    route.global_known_hosts = {"/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"};
+  }
+}
+
 }  // namespace
 
 Result<Route> plan_route(const Options& options, const Target& target, const Deadline& deadline,
@@ -212,30 +239,7 @@ Result<Route> plan_route(const Options& options, const Target& target, const Dea
                       .user = route.user,
                       .port = route.port};
 
-  route.host_key_check = settle_check(options.host_key_check, config->strict_host_key_checking);
-  route.key_name = config->host_key_alias;
-  if (route.key_name.empty()) {
-    route.key_name = known_hosts_name(route.host, route.port);
-    if (route.port != 22) route.name_without_port = known_hosts_name(route.host, 22);
-  }
-  route.hash_known_hosts = config->hash_known_hosts == "yes";
-  if (!options.known_hosts_file.empty()) {
-    route.known_hosts = {expand_path(options.known_hosts_file, tokens)};
-  } else if (!config->user_known_hosts.empty()) {
-    for (const std::string& file : config->user_known_hosts) {
-      route.known_hosts.push_back(file == "none" ? "/dev/null" : expand_path(file, tokens));
-    }
-  } else {
-    route.known_hosts = {user.home + "/.ssh/known_hosts", user.home + "/.ssh/known_hosts2"};
-  }
-  if (!config->global_known_hosts.empty()) {
-    for (const std::string& file : config->global_known_hosts) {
-      route.global_known_hosts.push_back(expand_path(file, tokens));
-    }
-  } else {
-    route.global_known_hosts = {"/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"};
-  }
-
+  plan_known_hosts(options, *config, tokens, route);
   plan_identities(options, *config, tokens, route);
   route.identities_only = config->identities_only;
   route.agent_socket = ssh_agent_socket(config->identity_agent, tokens);

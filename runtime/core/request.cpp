@@ -95,121 +95,146 @@ Status check_shape(const std::vector<std::int64_t>& shape, DataType type, int ti
   return {};
 }
 
-Status check_request(const Request& request, int world_size) {
-  const auto refuse = [&](const auto&... why) {
-    return Status(Code::invalid_argument,
-                  cat(kind_name(request.kind), " \"", request.name, "\": ", why...));
-  };
+namespace {
 
-  constexpr std::size_t kMaxName = 4096;
-  constexpr std::size_t kMaxDimensions = 256;
+constexpr std::size_t kMaxName = 4096;
+constexpr std::size_t kMaxDimensions = 256;
 
-  if (request.name.empty()) return refuse("the name is empty");
-  if (request.name.size() > kMaxName) {
-    return refuse("the name has ", request.name.size(), " bytes; ", kMaxName, " are allowed");
-  }
+template <typename... Parts>
+Status refuse(const Parts&... why) {
+  return {Code::invalid_argument, cat(why...)};
+}
 
+bool reduces(Kind kind) { return kind == Kind::allreduce || kind == Kind::reducescatter; }
+
+bool can_be_grouped(Kind kind) {
+  return reduces(kind) || kind == Kind::allgather || kind == Kind::broadcast ||
+         kind == Kind::alltoall;
+}
+
+// Bytes of the network may be any number where one of an enumeration should be.
+Status check_values(const Request& request) {
   if (request.kind > Kind::send_recv) return refuse("no such operation");
   if (static_cast<int>(request.type) >= kDataTypes) return refuse("no such element type");
   if (request.op > ReduceOp::product) return refuse("no such reduce operation");
-
-  const bool reduces = request.kind == Kind::allreduce || request.kind == Kind::reducescatter;
-  if (reduces && request.op == ReduceOp::adasum) {
-    if (request.kind != Kind::allreduce) return refuse("adasum is supported for allreduce only");
-    if (!is_floating_point(request.type)) {
-      return refuse("adasum needs floating point, not ", type_name(request.type));
-    }
-  }
-
   if (request.compression > Compression::bfloat16) return refuse("no such compression");
   if (std::isnan(request.prescale) || std::isnan(request.postscale)) {
     return refuse("prescale/postscale is NaN");
   }
-
   if (request.process_set < 0) {
-    return {Code::not_found, cat(kind_name(request.kind), " \"", request.name,
-                                 "\": invalid process set ", request.process_set)};
+    return {Code::not_found, cat("invalid process set ", request.process_set)};
   }
+  return {};
+}
 
-  if (request.group.size() > kMaxName) {
-    return refuse("the name of the group has ", request.group.size(), " bytes; ", kMaxName,
-                  " are allowed");
-  }
-  if (request.group.empty() ? request.group_size != 0 : request.group_size < 1) {
-    return refuse("a group of ", request.group_size, " tensors with the name \"", request.group,
-                  "\"");
-  }
+Status check_name(const std::string& name) {
+  if (name.empty()) return refuse("the name is empty");
+  if (name.size() <= kMaxName) return {};
+  return refuse("the name has ", name.size(), " bytes; ", kMaxName, " are allowed");
+}
 
+Status check_adasum(const Request& request) {
+  if (!reduces(request.kind) || request.op != ReduceOp::adasum) return {};
+  if (request.kind != Kind::allreduce) return refuse("adasum is supported for allreduce only");
+  if (is_floating_point(request.type)) return {};
+  return refuse("adasum needs floating point, not ", type_name(request.type));
+}
+
+Status check_group(const Request& request) {
+  const std::string& group = request.group;
+  if (group.size() > kMaxName) {
+    return refuse("the name of the group has ", group.size(), " bytes; ", kMaxName, " are allowed");
+  }
+  if (group.empty() ? request.group_size != 0 : request.group_size < 1) {
+    return refuse("a group of ", request.group_size, " tensors with the name \"", group, "\"");
+  }
+  if (!group.empty() && !can_be_grouped(request.kind)) {
+    return refuse("it cannot be part of a group");
+  }
+  return {};
+}
+
+// The size is checked for all ranks together, so that no sum of their rows can overflow.
+Status check_dimensions(const Request& request, int world_size) {
   if (request.shape.size() > kMaxDimensions) {
     return refuse("the shape has ", request.shape.size(), " dimensions; ", kMaxDimensions,
                   " are allowed");
   }
-  // Checked for all ranks together, so that no sum of their rows can overflow.
-  if (const Status fits = check_shape(request.shape, request.type, world_size); !fits.ok()) {
-    return refuse(fits.message());
-  }
+  HVD_RETURN_IF_ERROR(check_shape(request.shape, request.type, world_size));
+  const bool has_rows = request.kind == Kind::allgather || request.kind == Kind::alltoall ||
+                        request.kind == Kind::reducescatter;
+  if (!has_rows || !request.shape.empty()) return {};
+  return refuse("a scalar has no rows; at least one dimension is needed");
+}
 
+Status check_rank(int rank, int world_size) {
+  if (rank >= 0 && rank < world_size) return {};
+  return refuse("there is no rank ", rank, " in a world of ", world_size);
+}
+
+Status check_new_set(const Request& request, int world_size) {
+  if (request.process_set != kGlobalSet) {
+    return refuse("a process set is created from ranks of the world, not of another set");
+  }
+  if (request.ranks.empty()) return refuse("a process set needs at least one rank");
+  int before = -1;
+  for (const int rank : request.ranks) {
+    HVD_RETURN_IF_ERROR(check_rank(rank, world_size));
+    if (rank <= before) {
+      return refuse("its ranks must be in ascending order, without duplicates");
+    }
+    before = rank;
+  }
+  return {};
+}
+
+Status check_send_recv(const Request& request, int world_size) {
+  if (request.process_set != kGlobalSet) {
+    return refuse("send and recv name ranks of the world, not of a process set");
+  }
+  if (request.ranks.size() != 2) return refuse("it needs a sender and a receiver");
+  for (const int rank : request.ranks) HVD_RETURN_IF_ERROR(check_rank(rank, world_size));
+  if (request.ranks[0] != request.ranks[1]) return {};
+  return refuse("rank ", request.ranks[0], " cannot send to itself");
+}
+
+// The rules of one kind of operation.
+Status check_kind(const Request& request, int world_size) {
   switch (request.kind) {
     case Kind::broadcast:
-      if (request.root < 0 || request.root >= world_size) {
-        return refuse("there is no root rank ", request.root, " in a world of ", world_size);
-      }
-      break;
-    case Kind::allgather:
-    case Kind::alltoall:
-    case Kind::reducescatter:
-      if (request.shape.empty()) {
-        return refuse("a scalar has no rows; at least one dimension is needed");
-      }
-      break;
+      if (request.root >= 0 && request.root < world_size) return {};
+      return refuse("there is no root rank ", request.root, " in a world of ", world_size);
     case Kind::join:
-      if (request.process_set != kGlobalSet) {
-        return refuse("join applies to all process sets at once");
-      }
-      break;
-    case Kind::add_process_set: {
-      if (request.process_set != kGlobalSet) {
-        return refuse("a process set is created from ranks of the world, not of another set");
-      }
-      if (request.ranks.empty()) return refuse("a process set needs at least one rank");
-      int before = -1;
-      for (const int rank : request.ranks) {
-        if (rank < 0 || rank >= world_size) {
-          return refuse("there is no rank ", rank, " in a world of ", world_size);
-        }
-        if (rank <= before) {
-          return refuse("its ranks must be in ascending order, without duplicates");
-        }
-        before = rank;
-      }
-      break;
-    }
+      if (request.process_set == kGlobalSet) return {};
+      return refuse("join applies to all process sets at once");
+    case Kind::add_process_set:
+      return check_new_set(request, world_size);
     case Kind::remove_process_set:
-      if (request.process_set == kGlobalSet) return refuse("the global one cannot be removed");
-      break;
+      if (request.process_set != kGlobalSet) return {};
+      return refuse("the global one cannot be removed");
     case Kind::send_recv:
-      if (request.process_set != kGlobalSet) {
-        return refuse("send and recv name ranks of the world, not of a process set");
-      }
-      if (request.ranks.size() != 2) return refuse("it needs a sender and a receiver");
-      for (const int rank : request.ranks) {
-        if (rank < 0 || rank >= world_size) {
-          return refuse("there is no rank ", rank, " in a world of ", world_size);
-        }
-      }
-      if (request.ranks[0] == request.ranks[1]) {
-        return refuse("rank ", request.ranks[0], " cannot send to itself");
-      }
-      break;
+      return check_send_recv(request, world_size);
     default:
-      break;
+      return {};
   }
+}
 
-  const bool grouped = request.kind == Kind::allreduce || request.kind == Kind::allgather ||
-                       request.kind == Kind::reducescatter || request.kind == Kind::broadcast ||
-                       request.kind == Kind::alltoall;
-  if (!request.group.empty() && !grouped) return refuse("it cannot be part of a group");
-  return {};
+Status check_all(const Request& request, int world_size) {
+  HVD_RETURN_IF_ERROR(check_name(request.name));
+  HVD_RETURN_IF_ERROR(check_values(request));
+  HVD_RETURN_IF_ERROR(check_adasum(request));
+  HVD_RETURN_IF_ERROR(check_dimensions(request, world_size));
+  HVD_RETURN_IF_ERROR(check_kind(request, world_size));
+  return check_group(request);
+}
+
+}  // namespace
+
+Status check_request(const Request& request, int world_size) {
+  const Status checked = check_all(request, world_size);
+  if (checked.ok()) return {};
+  return {checked.code(),
+          cat(kind_name(request.kind), " \"", request.name, "\": ", checked.message())};
 }
 
 std::size_t bytes_of(const ResponseTensor& tensor) {

@@ -214,8 +214,36 @@ Status Negotiator::apply(WireResponse wire, TimePoint now) {
   caching_ = wire.caching;
 
   std::vector<SharedTensor> tensors;
+  IntervalSet answered;
+  HVD_RETURN_IF_ERROR(look_up(wire, tensors, answered));
+  const auto members = ranks_that_run(response, tensors);
+  HVD_RETURN_IF_ERROR(members.status());
+  const bool is_ours = members->contains(static_cast<RankSet::Value>(rank_));
+  asked_by_id_.subtract(answered);
+
+  std::vector<EvictedTensor> evicted;
+  if (response.error.ok()) {
+    update_cache(wire, tensors, evicted);
+    HVD_RETURN_IF_ERROR(update_sets(response, tensors, evicted));
+  }
+  note_applied(response, tensors, answered, evicted, wire.settled);
+
+  const IntervalSet settled = wire.settled;
+  output_.down.responses.push_back(std::move(wire));
+  response.number = ++applied_;
+  if (is_ours) {
+    response.tensors.reserve(tensors.size());
+    for (auto& tensor : tensors) {
+      response.tensors.push_back(without(response.joined, std::move(tensor), *members));
+    }
+    output_.run.push_back(std::move(response));
+  }
+  return ask_again(evicted, settled, now);
+}
+
+Status Negotiator::look_up(const WireResponse& wire, std::vector<SharedTensor>& tensors,
+                           IntervalSet& answered) const {
   tensors.reserve(wire.tensors.size());
-  // Ids under which these names are cached, possibly with other properties.
   std::vector<CacheId> known;
   for (const auto& tensor : wire.tensors) {
     tensors.push_back(tensor.id ? cache_.get(*tensor.id) : tensor.whole);
@@ -225,72 +253,68 @@ Status Negotiator::apply(WireResponse wire, TimePoint now) {
     CacheId id = tensor.id.value_or(0);
     if (tensor.id || cache_.get(view_of(tensors.back()->request), &id)) known.push_back(id);
   }
+  answered = IntervalSet::of_values(std::move(known));
+  return {};
+}
 
-  const auto answered = IntervalSet::of_values(std::move(known));
+Result<RankSet> Negotiator::ranks_that_run(const Response& response,
+                                           const std::vector<SharedTensor>& tensors) const {
   const bool concerns_all = response.kind == Kind::add_process_set ||
                             response.kind == Kind::remove_process_set ||
                             response.kind == Kind::join;
   const int negotiated = concerns_all ? kGlobalSet : response.process_set;
   if (!sets_.contains(negotiated)) {
-    return {Code::data_loss, cat("a response for unknown process set ", negotiated)};
+    return Status(Code::data_loss, cat("a response for unknown process set ", negotiated));
   }
-
   // A response to a send_recv in error may answer requests that name other ranks.
-  RankSet members = sets_.members(negotiated);
-  if (response.kind == Kind::send_recv && response.error.ok()) {
-    members = RankSet::of_ranks(tensors.front()->request.ranks);
-    if (members.size() != 2) return {Code::data_loss, "a send_recv that is not between two ranks"};
-  }
-  const bool is_ours = members.contains(static_cast<RankSet::Value>(rank_));
-  asked_by_id_.subtract(answered);
+  if (response.kind != Kind::send_recv || !response.error.ok()) return sets_.members(negotiated);
 
-  std::vector<EvictedTensor> evicted;
-  if (response.error.ok()) {
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (const auto id = wire.tensors[i].id) {
-        cache_.used(*id);
-      } else if (response.joined.empty() && wire.caching) {
-        cache_.agreed(tensors[i], evicted);
-      }
-    }
+  auto two = RankSet::of_ranks(tensors.front()->request.ranks);
+  if (two.size() == 2) return two;
+  return Status(Code::data_loss, "a send_recv that is not between two ranks");
+}
 
-    if (response.kind == Kind::add_process_set) {
-      if (response.new_set != sets_.next()) {
-        return {Code::data_loss, cat("a new process set with number ", response.new_set)};
-      }
-      sets_.add(RankSet::of_ranks(tensors.front()->request.ranks));
-    } else if (response.kind == Kind::remove_process_set) {
-      sets_.remove(response.process_set);
-      cache_.set_removed(response.process_set, evicted);
+void Negotiator::update_cache(const WireResponse& wire, const std::vector<SharedTensor>& tensors,
+                              std::vector<EvictedTensor>& evicted) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (const auto id = wire.tensors[i].id) {
+      cache_.used(*id);
+    } else if (wire.joined.empty() && wire.caching) {
+      cache_.agreed(tensors[i], evicted);
     }
   }
+}
 
+Status Negotiator::update_sets(const Response& response, const std::vector<SharedTensor>& tensors,
+                               std::vector<EvictedTensor>& evicted) {
+  if (response.kind == Kind::add_process_set) {
+    if (response.new_set != sets_.next()) {
+      return {Code::data_loss, cat("a new process set with number ", response.new_set)};
+    }
+    sets_.add(RankSet::of_ranks(tensors.front()->request.ranks));
+  } else if (response.kind == Kind::remove_process_set) {
+    sets_.remove(response.process_set);
+    cache_.set_removed(response.process_set, evicted);
+  }
+  return {};
+}
+
+void Negotiator::note_applied(const Response& response, const std::vector<SharedTensor>& tensors,
+                              const IntervalSet& answered,
+                              const std::vector<EvictedTensor>& evicted, IntervalSet& settled) {
   if (coordinator_) {
     for (const auto& [id, tensor] : evicted) {
-      if (coordinator_->is_decided(*tensor)) wire.settled.insert(id);
+      if (coordinator_->is_decided(*tensor)) settled.insert(id);
     }
     coordinator_->applied(response, evicted);
-  } else {
-    gatherer_->answered(answered, tensors);
-    gatherer_->evicted(evicted);
-    if (response.kind == Kind::join) gatherer_->join_ended();
-    if (response.kind == Kind::remove_process_set && response.error.ok()) {
-      gatherer_->set_removed(response.process_set);
-    }
+    return;
   }
-
-  const IntervalSet settled = wire.settled;
-  output_.down.responses.push_back(std::move(wire));
-  response.number = ++applied_;
-  if (is_ours) {
-    response.tensors.reserve(tensors.size());
-    for (auto& tensor : tensors) {
-      response.tensors.push_back(without(response.joined, std::move(tensor), members));
-    }
-    output_.run.push_back(std::move(response));
+  gatherer_->answered(answered, tensors);
+  gatherer_->evicted(evicted);
+  if (response.kind == Kind::join) gatherer_->join_ended();
+  if (response.kind == Kind::remove_process_set && response.error.ok()) {
+    gatherer_->set_removed(response.process_set);
   }
-
-  return ask_again(evicted, settled, now);
 }
 
 Status Negotiator::ask_again(const std::vector<EvictedTensor>& evicted, const IntervalSet& settled,

@@ -85,7 +85,22 @@ class Negotiator {
   Status take(int from, RequestList message, TimePoint now);
   std::optional<CacheId> known_id(const Request& request) const;
   WireResponse wire_response_of(const Response& response) const;
+
+  // The next response of the order, in these steps.
   Status apply(WireResponse wire, TimePoint now);
+  // `answered`: the ids under which their names are cached, possibly with other properties.
+  Status look_up(const WireResponse& wire, std::vector<SharedTensor>& tensors,
+                 IntervalSet& answered) const;
+  Result<RankSet> ranks_that_run(const Response& response,
+                                 const std::vector<SharedTensor>& tensors) const;
+  void update_cache(const WireResponse& wire, const std::vector<SharedTensor>& tensors,
+                    std::vector<EvictedTensor>& evicted);
+  Status update_sets(const Response& response, const std::vector<SharedTensor>& tensors,
+                     std::vector<EvictedTensor>& evicted);
+  // Tells the coordinator, which adds to `settled`, or the gatherer.
+  void note_applied(const Response& response, const std::vector<SharedTensor>& tensors,
+                    const IntervalSet& answered, const std::vector<EvictedTensor>& evicted,
+                    IntervalSet& settled);
   Status ask_again(const std::vector<EvictedTensor>& evicted, const IntervalSet& settled,
                    TimePoint now);
 

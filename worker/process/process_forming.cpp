@@ -25,8 +25,10 @@ namespace {
 // How much longer than hvdrun a rank waits for ranks that have not called init(): hvdrun knows what
 // they do instead, and its message says it.
 constexpr std::chrono::seconds kRendezvousMargin{5};
-// Until the other ranks are told which ones have not come to a new world.
+// Until the other ranks are told which ones have not come to a new world. In the first generation
+// hvdrun reports it, and what they do instead.
 constexpr std::chrono::seconds kFirstReport{10};
+constexpr std::chrono::seconds kNoReport{0};
 
 class NoExchange final : public runtime::Exchange {
  public:
@@ -51,6 +53,13 @@ bool is_homogeneous(const std::vector<WorldMember>& all) {
   std::set<int> sizes;
   for (const auto& member : all) sizes.insert(member.local_size);
   return sizes.size() <= 1;
+}
+
+std::vector<std::string> ranked_names(const std::vector<WorldMember>& members) {
+  std::vector<std::string> names;
+  names.reserve(members.size());
+  for (const auto& member : members) names.push_back(member.ranked());
+  return names;
 }
 
 WorkReading reading_of(runtime::WorkMeter& meter, EntryTimer& entry_timer) {
@@ -227,14 +236,12 @@ Status ProcessWorld::init_as_worker(const std::string& descriptor) {
 
 Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& client,
                           std::uint64_t round, std::shared_ptr<runtime::Interrupt> interrupt) {
-  const auto& welcome = agent_->welcome();
-  const WorldMember* self = nullptr;
-  std::vector<runtime::Member> members;
-  for (const auto& member : document.members) {
-    if (member.incarnation == welcome.incarnation) self = &member;
-    members.push_back({member.worker(), member.host, member.address});
-  }
-  if (self == nullptr) {
+  const auto is_self = [incarnation = agent_->welcome().incarnation](const WorldMember& member) {
+    return member.incarnation == incarnation;
+  };
+  const auto self = std::find_if(document.members.begin(), document.members.end(), is_self);
+  if (self == document.members.end()) {
+    const auto& welcome = agent_->welcome();
     return {Code::failed_precondition,
             cat("this worker, ", welcome.worker, " of incarnation ", welcome.incarnation,
                 ", is no member of generation ", document.generation)};
@@ -242,66 +249,25 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
   HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), cat("rank ", self->rank)));
   entry_timer_.heard_of_world(Clock::now());
 
-  runtime::WorldSpec spec(self->rank, std::move(members), document.generation, welcome.token);
-  spec.meter = meter_;
+  auto settings = settings_for(*self, document.generation);
+  HVD_RETURN_IF_ERROR(settings.status());
+  auto spec = spec_of(document, self->rank);
   spec.interrupt = std::move(interrupt);
-  if (welcome.elastic) {
-    spec.on_unreachable = [agent = agent_](const std::string& host) {
-      (void)agent->send_unreachable(host);
-    };
-    spec.on_own_stall = [worker = welcome.worker](const std::string& why) {
-      AgentChannel::end_process(cat(worker, " ", why, ", and is to be replaced"));
-    };
-  }
-  spec.on_failure = [agent = agent_](const runtime::RankActivity& activity) {
-    (void)agent->send_activity(activity);
-  };
-  spec.on_dump_signal = [agent = agent_] { (void)agent->send_activity_wanted(); };
-
-  auto settings = settings_;
-  auto core = core_from_environment(process_environment(), self->local_rank, self->local_size);
-  HVD_RETURN_IF_ERROR(core.status());
-  settings.config.core = *core;
-  settings.config.bound = welcome.bound;
-  settings.config.dump_requests = listen_for_dump_signal();
-  settings.config.timeline = timeline_of_generation(settings.config.timeline, document.generation);
   {
     const std::lock_guard lock(mutex_);
     current_.set_place({self->rank, spec.size(), self->local_rank, self->local_size,
                         self->cross_rank, self->cross_size, is_homogeneous(document.members)});
   }
 
-  // hvdrun watches which ranks have not come yet, and replaces them or ends the job. In a static
-  // job this rank reports it if hvdrun has not by then.
-  if (membership_ != nullptr) {
-    settings.config.rendezvous_timeout = {};
-  } else {
-    settings.config.rendezvous_timeout += kRendezvousMargin;
-  }
-
   const auto scope = scope_of_attempt(document.generation, round);
-  spec.process_sets = options_.process_sets;
   if (membership_ != nullptr) {
     HVD_RETURN_IF_ERROR(restore_sets(document, client, scope, spec));
   }
-
-  std::vector<std::string> names;
-  for (const auto& member : document.members) {
-    names.push_back(member.ranked());
-  }
-  // In the first generation hvdrun reports which ranks have not come, and what they do instead.
-  const auto first_report =
-      document.generation == kFirstGeneration ? std::chrono::seconds(0) : kFirstReport;
-  RendezvousExchange exchange(client, scope, spec.rank, std::move(names), first_report);
-  Status joined;
-  if (membership_ == nullptr) {
-    joined = join(std::move(spec), std::move(settings), exchange);
-  } else {
-    AttemptWatch watch(exchange, agent_->rendezvous_options(), welcome.token, scope,
-                       spec.interrupt);
-    joined = join(std::move(spec), std::move(settings), watch);
-    if (exchange.announced()) membership_->announced();
-  }
+  RendezvousExchange exchange(client, scope, spec.rank, ranked_names(document.members),
+                              document.generation == kFirstGeneration ? kNoReport : kFirstReport);
+  const Status joined = membership_ == nullptr
+                            ? join(std::move(spec), std::move(*settings), exchange)
+                            : join_attempt(std::move(spec), std::move(*settings), exchange, scope);
   if (joined.ok()) {
     meter_->expect_first_step();
     entry_timer_.connected(document.generation, Clock::now());
@@ -313,6 +279,61 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
       HVD_LOG(warning, told.to_string());
     }
   }
+  return joined;
+}
+
+Result<Settings> ProcessWorld::settings_for(const WorldMember& self, std::uint64_t generation) {
+  auto settings = settings_;
+  auto& config = settings.config;
+  auto core = core_from_environment(process_environment(), self.local_rank, self.local_size);
+  HVD_RETURN_IF_ERROR(core.status());
+  config.core = *core;
+  config.bound = agent_->welcome().bound;
+  config.dump_requests = listen_for_dump_signal();
+  config.timeline = timeline_of_generation(config.timeline, generation);
+
+  // hvdrun watches which ranks have not come yet, and replaces them or ends the job. In a static
+  // job this rank reports it if hvdrun has not by then.
+  if (membership_ != nullptr) {
+    config.rendezvous_timeout = {};
+  } else {
+    config.rendezvous_timeout += kRendezvousMargin;
+  }
+  return settings;
+}
+
+runtime::WorldSpec ProcessWorld::spec_of(const WorldDocument& document, int rank) {
+  const auto& welcome = agent_->welcome();
+  std::vector<runtime::Member> members;
+  members.reserve(document.members.size());
+  for (const auto& member : document.members) {
+    members.push_back({member.worker(), member.host, member.address});
+  }
+
+  runtime::WorldSpec spec(rank, std::move(members), document.generation, welcome.token);
+  spec.meter = meter_;
+  spec.process_sets = options_.process_sets;
+  spec.on_failure = [agent = agent_](const runtime::RankActivity& activity) {
+    (void)agent->send_activity(activity);
+  };
+  spec.on_dump_signal = [agent = agent_] { (void)agent->send_activity_wanted(); };
+  if (welcome.elastic) {
+    spec.on_unreachable = [agent = agent_](const std::string& host) {
+      (void)agent->send_unreachable(host);
+    };
+    spec.on_own_stall = [worker = welcome.worker](const std::string& why) {
+      AgentChannel::end_process(cat(worker, " ", why, ", and is to be replaced"));
+    };
+  }
+  return spec;
+}
+
+Status ProcessWorld::join_attempt(runtime::WorldSpec spec, Settings settings,
+                                  RendezvousExchange& exchange, const std::string& scope) {
+  AttemptWatch watch(exchange, agent_->rendezvous_options(), agent_->welcome().token, scope,
+                     spec.interrupt);
+  Status joined = join(std::move(spec), std::move(settings), watch);
+  if (exchange.announced()) membership_->announced();
   return joined;
 }
 

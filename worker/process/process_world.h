@@ -71,6 +71,8 @@ struct Departure {
   std::atomic<bool> program_ends = false;
 };
 
+class RendezvousExchange;
+
 class ProcessWorld {
  public:
   static ProcessWorld& instance();
@@ -184,6 +186,11 @@ class ProcessWorld {
   // Forms the world of this document.
   Status form(const WorldDocument& document, rendezvous::Client& client, std::uint64_t round,
               std::shared_ptr<runtime::Interrupt> interrupt);
+  Result<Settings> settings_for(const WorldMember& self, std::uint64_t generation);
+  runtime::WorldSpec spec_of(const WorldDocument& document, int rank);
+  // join() of one attempt among several to form the same world.
+  Status join_attempt(runtime::WorldSpec spec, Settings settings, RendezvousExchange& exchange,
+                      const std::string& scope);
   Status init_elastic();
   Status enter(TimePoint again_at);
   void tell_of_another_attempt(const Membership::Entry& entry);
