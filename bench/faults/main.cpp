@@ -2,7 +2,8 @@
 // have committed their next step. Real hvdrun, real workers, pretend hosts (tests/testbed); needs
 // root.
 //
-//   hvd_faults_bench [--rounds 20] [--state 100000000] [--step 10000] [--only WORDS]
+//   hvd_faults_bench [--rounds 20] [--state 100000000] [--frozen 0] [--step 10000] [--rate 1gbit]
+//                    [--only WORDS]
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -20,13 +21,16 @@ namespace hvd::bench {
 namespace {
 
 constexpr const char* kUsage =
-    "hvd_faults_bench [--rounds N] [--state BYTES] [--step MICROSECONDS] [--only WORDS]\n"
+    "hvd_faults_bench [--rounds N] [--state BYTES] [--frozen BYTES] [--step MICROSECONDS]\n"
+    "                 [--rate RATE] [--only WORDS]\n"
     "Injects each fault N times (20) into jobs of elastic_steps and prints how long it took until "
     "it\n"
     "was noticed and until all who were left had committed their next step. --state is that of "
     "the\n"
-    "rows that measure with much state (100000000), --step how long a step lasts beside what hvd "
-    "does\n(10000); --only runs the rows whose names hold these words.\n";
+    "rows that measure with much state (100000000), --frozen that of weights beside it that never\n"
+    "change, where a host is added; --step how long a step lasts beside what hvd does (10000).\n"
+    "--rate limits the links of the hosts (1gbit). --only runs the rows whose names hold these "
+    "words.\n";
 
 std::string times(std::vector<double> values) {
   if (values.empty()) return "-";
@@ -60,6 +64,8 @@ int main_of(const std::vector<std::string>& words) {
     const std::string& value = words[at + 1];
     if (words[at] == "--only") {
       only = value;
+    } else if (words[at] == "--rate") {
+      options.rate = value;
     } else {
       const auto number = parse_number<long>(value);
       if (!number || *number < 1) {
@@ -69,6 +75,8 @@ int main_of(const std::vector<std::string>& words) {
         options.rounds = static_cast<int>(*number);
       } else if (words[at] == "--state") {
         options.state = *number;
+      } else if (words[at] == "--frozen") {
+        options.frozen = *number;
       } else if (words[at] == "--step") {
         options.step_us = *number;
       } else {

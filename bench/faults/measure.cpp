@@ -83,7 +83,12 @@ double median_step(const StepLogs& step_logs) {
 class Measurement {
  public:
   Measurement(const Row& row, const BenchOptions& options)
-      : row_(row), options_(options), bed_({.hosts = std::max(row.hosts, 1)}) {}
+      : row_(row), options_(options), bed_({.hosts = std::max(row.hosts, 1)}) {
+    if (options.rate.empty()) return;
+    for (int host = 1; host <= bed_.size(); ++host) {
+      bed_.shape(bed_.host(host), {.rate = options.rate});
+    }
+  }
 
   Times run() {
     for (int round = 0; round < options_.rounds; ++round) {

@@ -220,6 +220,17 @@ void add_planned_rows(std::vector<Row>& rows, const BenchOptions& options) {
   rows.push_back(added);
   added.name = "host added, much state: all train";
   added.options.program_flags[1] = cat(options.state);
+  added.options.program_flags.insert(added.options.program_flags.end(),
+                                     {"--frozen", cat(options.frozen)});
+  rows.push_back(added);
+  // Few workers, so that a state of gigabytes fits.
+  added.name = "second host added, much state: both train";
+  added.hosts = 2;
+  added.size = 1;
+  added.options.hosts = "h1:1\n";
+  added.inject = at_once([](Scene& scene) { scene.job.discover("h1:1\nh2:1\n"); });
+  added.undo = [](Scene& scene) { scene.job.discover("h1:1\n"); };
+  added.size_after = 2;
   rows.push_back(std::move(added));
   rows.push_back({.name = "host taken away: the others train on",
                   .noticed_by = "discovery",

@@ -16,6 +16,8 @@ namespace hvd::bench {
 struct BenchOptions {
   int rounds = 20;
   long state = 100'000'000;
+  long frozen = 0;
+  std::string rate = {};
   long step_us = 10'000;
 };
 

@@ -7,6 +7,7 @@
 //
 //   --log DIR        where the step log is written, a file of its own for each process; DIR is made
 //   --state BYTES    of the weights (1 MB)
+//   --frozen BYTES   of weights that no step changes, and that each worker makes itself (0)
 //   --step US        how long a step lasts beside what hvd does (1000)
 //   --work US        how much processor time a step takes beside that (0)
 //   --steps N        ends after N steps;  --until FILE: after the step in which any rank saw FILE
@@ -37,6 +38,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -62,6 +64,7 @@ struct Options {
   std::string orders;
   std::string checkpoint;
   std::uint64_t state = 1'000'000;
+  std::uint64_t frozen = 0;
   std::int64_t steps = INT64_MAX;
   long step_us = 1000;
   long work_us = 0;
@@ -234,8 +237,11 @@ class Training {
              .compare_every = static_cast<int>(options.compare),
              .loader = loader()}),
         weights_(options.state / sizeof(std::int64_t), options.gpu),
+        frozen_(options.frozen / sizeof(std::int64_t)),
         sampler_({.size = options.samples, .seed = 7}) {
     weights_.add_to(state_);
+    std::iota(frozen_.begin(), frozen_.end(), 0);
+    state_.add("frozen", frozen_);
     state_.add("step", step_);
     state_.add("finished", finished_);
     state_.add("sampler", sampler_);
@@ -276,6 +282,12 @@ class Training {
         throw std::runtime_error("weight " + std::to_string(at) + " is " +
                                  std::to_string(weights[at]) + " at step " + std::to_string(step_) +
                                  ", and should be " + std::to_string(expected()));
+      }
+    }
+    for (std::size_t at = 0; at < frozen_.size(); ++at) {
+      if (frozen_[at] != static_cast<std::int64_t>(at)) {
+        throw std::runtime_error("frozen weight " + std::to_string(at) + " is " +
+                                 std::to_string(frozen_[at]));
       }
     }
   }
@@ -366,6 +378,7 @@ class Training {
   StepLogWriter& step_log_;
   hvd::elastic::State state_;
   Weights weights_;
+  Weights::Elements frozen_;
   std::int64_t step_ = 0;
   std::int64_t finished_ = 0;
   hvd::Sampler sampler_;
@@ -398,6 +411,8 @@ Options parse(int argc, char** argv) {
         options.checkpoint = value;
       } else if (flag == "--state") {
         options.state = std::stoull(value);
+      } else if (flag == "--frozen") {
+        options.frozen = std::stoull(value);
       } else if (flag == "--steps") {
         options.steps = std::stoll(value);
       } else if (flag == "--step") {
