@@ -16,6 +16,15 @@ namespace hvd::worker {
 // Bytes of the state that are on their way at a time.
 inline constexpr std::uint64_t kTransferChunk = std::uint64_t{16} << 20;
 
+// How far a transfer is, on a rank that receives.
+struct TransferWatch {
+  // So many bytes of the state are here already, and do not travel. Once, before the first chunk.
+  std::function<void(std::uint64_t)> on_found = {};
+  // So many of the others are here, after each chunk; they are counted anew if the holders' states
+  // differ, and the first one has to send all of its own.
+  std::function<void(std::uint64_t)> on_received = {};
+};
+
 // The world that rank 0 wants to go over to: the document of a proposed world, or nothing.
 using Proposal = std::function<std::string()>;
 
@@ -44,10 +53,9 @@ class CommitProtocol {
   // earlier one.
   runtime::Failure vote(Store& store, bool can_load, RunStatus& status, Resume& resume);
   // The ranks without the state receive that of the first holder, whole and checked, and take it
-  // over. A rank that receives is told after each chunk how many bytes are here; they are counted
-  // anew if the holders' states differ, and the first one has to send all of its own.
+  // over. Blocks that all of them have in their rooms already do not travel (state_blocks.h).
   runtime::Failure transfer(Store& store, const Resume& resume, bool& received,
-                            const std::function<void(std::uint64_t)>& on_received = {});
+                            const TransferWatch& watch = {});
   // The function has returned on all ranks, and it is written down that this run has finished, so
   // that a newcomer does not begin it again. Rank 0 calls `on_marked` as soon as that is written,
   // also if this fails after it.

@@ -1,6 +1,7 @@
 #include "worker/elastic/progress.h"
 
 #include <algorithm>
+#include <exception>
 #include <span>
 
 #include "base/log.h"
@@ -23,6 +24,16 @@ Failure agree(StateChannel& channel, const Status& own) {
   why.resize(why.find_last_not_of('\0') + 1);
   if (why.empty()) return {};
   return Status(Code::invalid_argument, cat("elastic::State: rank 0 could not ", why));
+}
+
+// What this rank has need not come from rank 0. Its objects may not be ready before a state was
+// loaded into them; then everything comes.
+void save_own_objects(Store& store) {
+  try {
+    store.save_own();
+  } catch (const std::exception& error) {
+    HVD_LOG(debug, "the own objects cannot be compared with the state: " << error.what());
+  }
 }
 
 }  // namespace
@@ -62,10 +73,12 @@ Failure Progress::resume_from(CommitProtocol& protocol, const Resume& resume, bo
     store_.keep(resume.id);
   }
   bool received = false;
-  const auto on_received = [timer](std::uint64_t bytes) {
-    if (timer != nullptr) timer->received(bytes);
-  };
-  auto moved = protocol.transfer(store_, resume, received, on_received);
+  TransferWatch watch;
+  if (timer != nullptr) {
+    watch.on_found = [timer](std::uint64_t bytes) { timer->found(bytes); };
+    watch.on_received = [timer](std::uint64_t bytes) { timer->received(bytes); };
+  }
+  auto moved = protocol.transfer(store_, resume, received, watch);
   if (!moved.ok()) return moved;
   if (!received && !gives && rolls_back) store_.load();
   if (timer != nullptr) timer->has_state(Clock::now());
@@ -74,6 +87,7 @@ Failure Progress::resume_from(CommitProtocol& protocol, const Resume& resume, bo
 
 Failure Progress::take_beginning(CommitProtocol& protocol, const CommitId& id) {
   const bool gives = protocol.channel().rank() == 0;
+  if (!gives) save_own_objects(store_);
   if (state_file_.empty()) {
     if (gives) store_.keep(id);
     return {};

@@ -122,24 +122,32 @@ std::size_t Store::measure(std::vector<std::uint64_t>& sizes) const {
 }
 
 void Store::make_room() {
+  save_own();
+  must(device_.make_room(number_of(to_receive())));
+  Buffer* const spare = idle(true);
+  if (spare == nullptr) return;
+  const std::size_t total = to_receive().bytes.size();
+  spare->resize(total);
+  spare->touch(0, total);
+  must(device_.make_room(1 - number_of(to_receive())));
+}
+
+void Store::save_own() { save_into(to_receive()); }
+
+void Store::save_into(Copy& copy) {
+  copy.sizes.clear();
   std::vector<std::uint64_t> sizes;
-  const auto total = measure(sizes);
-  const std::size_t copies = mode_ == CommitMode::copy ? copies_.size() : 1;
-  for (std::size_t at = 0; at < copies; ++at) {
-    if (mode_ == CommitMode::copy && states_.buffer() == at) continue;
-    copies_[at].bytes.resize(total);
-    copies_[at].bytes.touch(0, total);
-    must(device_.make_room(at));
+  copy.bytes.resize(measure(sizes));
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    parts_[i].handler.save(copy.bytes.bytes().subspan(offset, sizes[i]));
+    offset += sizes[i];
   }
+  copy.sizes = std::move(sizes);
 }
 
 void Store::copy_into(Copy& copy) {
-  copy.bytes.resize(measure(copy.sizes));
-  std::size_t offset = 0;
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    parts_[i].handler.save(copy.bytes.bytes().subspan(offset, copy.sizes[i]));
-    offset += copy.sizes[i];
-  }
+  save_into(copy);
   must(device_.keep(number_of(copy)));
 }
 

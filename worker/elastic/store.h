@@ -46,7 +46,7 @@ class Buffer {
   std::size_t capacity_ = 0;
 };
 
-// All objects of the host as bytes, one after the other.
+// All objects of the host as bytes, one after the other; without sizes while they are not whole.
 struct Copy {
   std::vector<std::uint64_t> sizes;
   Buffer bytes;
@@ -78,6 +78,9 @@ class Store {
   // Room for what will be received and for the commit after it, as large as the objects are now:
   // a joining worker makes it before the others wait for it. Throws what the handlers throw.
   void make_room();
+  // Copies the objects into the room for what will be received: bytes that the state has at the
+  // same place need not travel. Throws what the handlers throw.
+  void save_own();
   // The objects are now what belongs to `id`: copies them, unless commits are only marked. Throws
   // what their handlers throw; nothing has changed then.
   void keep(const CommitId& id);
@@ -115,6 +118,7 @@ class Store {
   Status check_name(const std::string& name) const;
   std::size_t measure(std::vector<std::uint64_t>& sizes) const;  // and the sum of them
   std::vector<std::uint64_t> sizes() const;                      // of what it has whole
+  void save_into(Copy& copy);                                    // the objects of the host
   void copy_into(Copy& copy);
   void load_from(const Copy& copy);
 

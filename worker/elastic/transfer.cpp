@@ -6,8 +6,13 @@
 // receivers read what they have sent and received, for the checksum, while the next bytes are on
 // their way. If the checksums show that the senders' states differ, the first holder sends again,
 // alone.
+//
+// Where the receivers have most of a state already, only the blocks travel that one of them lacks
+// (state_blocks.h). Every rank decides about that from the same data. A sample comes first, so that
+// states that differ everywhere are not read for it.
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/checksum.h"
@@ -16,6 +21,7 @@
 #include "base/wire.h"
 #include "worker/elastic/commit_protocol.h"
 #include "worker/elastic/device_transfer.h"
+#include "worker/elastic/state_blocks.h"
 
 namespace hvd::worker {
 
@@ -25,12 +31,8 @@ namespace {
 
 // A GPU has more under way than a host.
 constexpr std::uint64_t kDeviceChunks = 4;
-
-struct Range {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-  std::uint64_t size() const { return end - begin; }
-};
+// A smaller state is there in less time than a comparison takes.
+constexpr std::uint64_t kComparedFrom = std::uint64_t{4} << 20;
 
 // The index-th of `parts` parts.
 Range part_of(const Range& whole, std::size_t index, std::size_t parts) {
@@ -48,25 +50,28 @@ std::size_t place_in(const std::vector<int>& ranks, int rank) {
 
 class Chunks {
  public:
-  // `held`: null unless this rank sends; `room`: null unless it receives. `idle`: memory to pack
-  // in; null: it gets some of its own. `warms_up`: receivers fault in all of its pages on the way.
+  // `sent`: on a sender all that travels; `room`: on a receiver the room for that. `idle`: memory
+  // to pack in; null: it gets some of its own. `warms_up`: receivers fault in all of its pages on
+  // the way.
   Chunks(StateChannel& channel, const std::vector<int>& senders, const std::vector<int>& receivers,
-         const Copy* held, Copy* room, Buffer* idle, bool warms_up)
+         std::span<const std::byte> sent, std::span<std::byte> room, Buffer* idle, bool warms_up)
       : channel_(channel),
         senders_(senders),
         receivers_(receivers),
-        held_(held),
+        sent_(sent),
         room_(room),
         packing_(idle != nullptr ? *idle : own_packing_),
         warms_up_(warms_up),
-        place_(place_in(room != nullptr ? receivers_ : senders_, channel.rank())) {}
+        sends_(contains(senders, channel.rank())),
+        receives_(contains(receivers, channel.rank())),
+        place_(place_in(receives_ ? receivers_ : senders_, channel.rank())) {}
 
   // `on_moved` is told how many bytes have moved, after each chunk.
   Failure move_all(std::uint64_t total, std::uint64_t chunk,
                    const std::function<void(std::uint64_t)>& on_moved) {
     for (std::uint64_t at = 0; at < total; at += chunk) {
       const Range next{at, std::min(total, at + chunk)};
-      if (held_ != nullptr) moved_ = next.end;
+      if (sends_) moved_ = next.end;
       if (auto failed = move(next); !failed.ok()) return failed;
       moved_ = next.end;
       on_moved(moved_);
@@ -84,9 +89,9 @@ class Chunks {
   }
 
   void read_what_is_here() {
-    const bool is_first = held_ != nullptr && place_ == 0;
-    if (!is_first && room_ == nullptr) return;
-    const std::span<const std::byte> all = is_first ? held_->bytes.bytes() : room_->bytes.bytes();
+    const bool is_first = sends_ && place_ == 0;
+    if (!is_first && !receives_) return;
+    const std::span<const std::byte> all = is_first ? sent_ : room_;
     checksum_.add(all.subspan(read_, moved_ - read_));
     read_ = moved_;
   }
@@ -96,8 +101,11 @@ class Chunks {
   static std::int64_t& at(std::vector<std::int64_t>& splits, int rank) {
     return splits[static_cast<std::size_t>(rank)];
   }
+  std::span<const std::byte> sent(const Range& range) const {
+    return sent_.subspan(range.begin, range.size());
+  }
   std::span<std::byte> room(const Range& range) const {
-    return room_->bytes.bytes().subspan(range.begin, range.size());
+    return room_.subspan(range.begin, range.size());
   }
 
   // Each sender its share of every receiver's part.
@@ -109,25 +117,23 @@ class Chunks {
       if (warms_up_) packing_.touch(chunk.begin, chunk.end);
     };
 
-    if (room_ != nullptr) {
+    if (receives_) {
       return channel_.scatter("state", {}, std::move(splits),
                               room(part_of(chunk, place_, receivers_.size())), meanwhile);
     }
-    if (held_ == nullptr) return channel_.scatter("state", {}, std::move(splits), {});
+    if (!sends_) return channel_.scatter("state", {}, std::move(splits), {});
 
-    const auto all = held_->bytes.bytes();
     if (receivers_.size() == 1) {
       const auto share = part_of(chunk, place_, senders_.size());
       at(splits, receivers_[0]) = static_cast<std::int64_t>(share.size());
-      return channel_.scatter("state", all.subspan(share.begin, share.size()), std::move(splits),
-                              {}, meanwhile);
+      return channel_.scatter("state", sent(share), std::move(splits), {}, meanwhile);
     }
 
     begin_to_pack(chunk);
     for (std::size_t i = 0; i < receivers_.size(); ++i) {
       const auto share = part_of(part_of(chunk, i, receivers_.size()), place_, senders_.size());
       at(splits, receivers_[i]) = static_cast<std::int64_t>(share.size());
-      pack(all.subspan(share.begin, share.size()));
+      pack(sent(share));
     }
     return channel_.scatter("state", packed(), std::move(splits), {}, meanwhile);
   }
@@ -135,7 +141,7 @@ class Chunks {
   // Each receiver its part to the other, or to all, itself included.
   Failure exchange(const Range& chunk) {
     auto splits = nothing();
-    if (room_ == nullptr) return channel_.scatter("parts", {}, std::move(splits), {});
+    if (!receives_) return channel_.scatter("parts", {}, std::move(splits), {});
     const auto own = room(part_of(chunk, place_, receivers_.size()));
     if (receivers_.size() == 2) {
       at(splits, receivers_[1 - place_]) = static_cast<std::int64_t>(own.size());
@@ -165,11 +171,13 @@ class Chunks {
   StateChannel& channel_;
   const std::vector<int>& senders_;
   const std::vector<int>& receivers_;
-  const Copy* held_;
-  Copy* room_;
+  std::span<const std::byte> sent_;
+  std::span<std::byte> room_;
   Buffer own_packing_;
   Buffer& packing_;
   bool warms_up_;
+  bool sends_;
+  bool receives_;
   std::size_t place_;  // among the senders, or among the receivers
   std::size_t packed_ = 0;
   // Bytes that have arrived, and on a sender those that are on their way, too.
@@ -198,12 +206,12 @@ Failure tell(StateChannel& channel, const std::string& name, int root,
 class Transfer {
  public:
   Transfer(StateChannel& channel, Store& store, const Resume& resume, std::uint64_t chunk,
-           const std::function<void(std::uint64_t)>& on_received)
+           const TransferWatch& watch)
       : channel_(channel),
         store_(store),
         resume_(resume),
         chunk_(chunk),
-        on_received_(on_received),
+        watch_(watch),
         held_(contains(resume.holders, channel.rank()) ? &store.to_send() : nullptr),
         room_(held_ == nullptr ? &store.to_receive() : nullptr),
         copy_(store.number_of(held_ != nullptr ? *held_ : *room_)) {}
@@ -213,6 +221,8 @@ class Transfer {
   Failure run() {
     if (auto failed = describe(); !failed.ok()) return failed;
     if (auto failed = move_tensors(); !failed.ok()) return failed;
+    if (auto failed = choose_blocks(); !failed.ok()) return failed;
+    make_ready();
     if (auto failed = move_from(resume_.senders); !failed.ok()) return failed;
     if (!differing_.empty() && resume_.senders.size() > 1) {
       if (channel_.rank() == first()) {
@@ -222,7 +232,10 @@ class Transfer {
       }
       if (auto failed = move_from({first()}); !failed.ok()) return failed;
     }
-    if (!contains(differing_, channel_.rank())) return {};
+    if (!contains(differing_, channel_.rank())) {
+      if (receives()) complete_room();
+      return {};
+    }
     return Status(Code::internal, cat("the state of commit ", to_text(resume_.id),
                                       " did not arrive whole: what rank ", channel_.rank(),
                                       " received has another checksum than what was sent"));
@@ -253,11 +266,85 @@ class Transfer {
                         " has changed its size while the ranks agreed about it"));
     }
     total_ = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
-    if (receives()) {
-      room_->sizes = sizes;
+    sizes_ = std::move(sizes);
+    return {};
+  }
+
+  // All learn which blocks travel, or that everything does.
+  Failure choose_blocks() {
+    if (total_ < kComparedFrom) return {};
+    const auto cut = cut_into_blocks(sizes_);
+    own_ = blocks_in(receives() ? *room_ : *held_, sizes_);
+
+    const auto sample = sample_of(own_, cut);
+    BlockSet lacking(sample.size());
+    if (auto failed = find_lacking(sample, lacking); !failed.ok()) return failed;
+    if (2 * lacking.count() > sample.size()) return {};
+    lacking = BlockSet(own_.size());
+    if (auto failed = find_lacking(own_, lacking); !failed.ok()) return failed;
+
+    auto ranges = lacking.ranges(cut);
+    std::uint64_t bytes = 0;
+    for (const auto& range : ranges) bytes += range.size();
+    if (2 * bytes > total_) return {};
+    travelling_ = std::move(ranges);
+    packed_.resize(bytes);
+    return {};
+  }
+
+  // Those of the first holder's blocks that some receiver has not, or not like that.
+  Failure find_lacking(const std::vector<Block>& own, BlockSet& lacking) {
+    std::vector<std::uint64_t> digests(own.size());
+    if (is_compared()) digests = digests_of(own);
+    auto firsts = digests;
+    if (auto told = tell(channel_, "digests", first(), firsts); !told.ok()) return told;
+
+    BlockSet lacks(own.size());
+    for (std::size_t i = 0; receives() && i < own.size(); ++i) {
+      if (own[i].empty() || digests[i] != firsts[i]) lacks.add(i);
+    }
+    std::vector<std::string> said;
+    if (auto failed = channel_.gather("lacking", lacks.bits(), said); !failed.ok()) return failed;
+    for (const int rank : resume_.receivers) lacking.add_all(said[static_cast<std::size_t>(rank)]);
+    return {};
+  }
+
+  // Where only some blocks come, the room keeps what it has until they are here.
+  void make_ready() {
+    if (!receives()) {
+      if (travelling_ && contains(resume_.senders, channel_.rank())) {
+        pack_ranges(held_->bytes.bytes(), *travelling_, packed_.bytes());
+      }
+      return;
+    }
+    if (!travelling_) {
+      room_->sizes.clear();
       room_->bytes.resize(total_);
     }
-    return {};
+    if (watch_.on_found) watch_.on_found(total_ - bytes_to_move());
+  }
+  std::uint64_t bytes_to_move() const { return travelling_ ? packed_.size() : total_; }
+
+  // What has come, and what was here, as one state.
+  void complete_room() {
+    if (travelling_) {
+      if (room_->sizes != sizes_) move_own_blocks();
+      unpack_ranges(packed_.bytes(), *travelling_, room_->bytes.bytes());
+    }
+    room_->sizes = sizes_;
+  }
+  // To where they lie in a state whose parts have the sizes of the holders'.
+  void move_own_blocks() {
+    Buffer* const idle = store_.idle(true);
+    Buffer fresh;
+    Buffer& next = idle != nullptr ? *idle : fresh;
+    next.resize(total_);
+    const auto cut = cut_into_blocks(sizes_);
+    for (std::size_t i = 0; i < cut.size(); ++i) {
+      std::copy(own_[i].begin(), own_[i].end(),
+                next.bytes().begin() + static_cast<std::ptrdiff_t>(cut[i].begin));
+    }
+    std::swap(room_->bytes, next);
   }
 
   Failure move_tensors() {
@@ -271,16 +358,21 @@ class Transfer {
   }
 
   Failure move_from(const std::vector<int>& senders) {
-    Buffer* const idle = store_.idle(receives());
+    Buffer* const idle = travelling_ ? nullptr : store_.idle(receives());
     // The first commit needs this memory.
     const bool grows = receives() && idle != nullptr && idle->capacity() < total_;
     if (grows) idle->resize(total_);
-    const Copy* const sent = contains(senders, channel_.rank()) ? held_ : nullptr;
-    Chunks chunks(channel_, senders, resume_.receivers, sent, room_, idle, grows);
+    std::span<const std::byte> sent = packed_.bytes();
+    std::span<std::byte> room = packed_.bytes();
+    if (!travelling_ && held_ != nullptr) sent = held_->bytes.bytes();
+    if (!travelling_ && receives()) room = room_->bytes.bytes();
+    Chunks chunks(channel_, senders, resume_.receivers, sent, room, idle, grows);
     const auto note_received = [this](std::uint64_t bytes) {
-      if (receives() && on_received_) on_received_(bytes);
+      if (receives() && watch_.on_received) watch_.on_received(bytes);
     };
-    if (auto moved = chunks.move_all(total_, chunk_, note_received); !moved.ok()) return moved;
+    if (auto moved = chunks.move_all(bytes_to_move(), chunk_, note_received); !moved.ok()) {
+      return moved;
+    }
     return compare(chunks.checksum());
   }
 
@@ -303,11 +395,16 @@ class Transfer {
   Store& store_;
   const Resume& resume_;
   const std::uint64_t chunk_;
-  const std::function<void(std::uint64_t)>& on_received_;
-  const Copy* const held_;  // null on a rank that receives
-  Copy* const room_;        // null on all others
-  const std::size_t copy_;  // of the tensors of a GPU
+  const TransferWatch& watch_;
+  const Copy* const held_;            // null on a rank that receives
+  Copy* const room_;                  // null on all others
+  const std::size_t copy_;            // of the tensors of a GPU
+  std::vector<std::uint64_t> sizes_;  // of the first holder's parts
   std::uint64_t total_ = 0;
+  std::vector<Block> own_;  // where this rank has them
+  // What travels, one after the other in packed_; nullopt: the whole.
+  std::optional<std::vector<Range>> travelling_;
+  Buffer packed_;
   std::uint64_t tensors_digest_ = 0;
   std::vector<int> differing_;
 };
@@ -315,10 +412,10 @@ class Transfer {
 }  // namespace
 
 Failure CommitProtocol::transfer(Store& store, const Resume& resume, bool& received,
-                                 const std::function<void(std::uint64_t)>& on_received) {
+                                 const TransferWatch& watch) {
   received = false;
   if (resume.receivers.empty()) return {};
-  Transfer transfer(channel_, store, resume, chunk_, on_received);
+  Transfer transfer(channel_, store, resume, chunk_, watch);
   if (auto failed = transfer.run(); !failed.ok()) return failed;
   if (transfer.receives()) store.take_over(resume.id);
   store.let_go();

@@ -85,6 +85,12 @@ void EntryTimer::voted(std::uint64_t expected_bytes, TimePoint now) {
   moved_before_ = moved_();
 }
 
+void EntryTimer::found(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (phase_ != Phase::resuming) return;
+  entry_.expected_bytes -= std::min(entry_.expected_bytes, bytes);
+}
+
 void EntryTimer::received(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (phase_ != Phase::resuming) return;

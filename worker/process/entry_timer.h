@@ -35,7 +35,9 @@ class EntryTimer {
   void redoes(std::uint64_t steps);
   // `expected_bytes` of the state are to come from others; 0: this member has it.
   void voted(std::uint64_t expected_bytes, TimePoint now);
-  // So many of them are here. From then on what moves counts as some of the others.
+  // So many of them need not come, since this member has them.
+  void found(std::uint64_t bytes);
+  // So many of the others are here. From then on what moves counts as some of the others.
   void received(std::uint64_t bytes);
   void has_state(TimePoint now);
   // The earliest call counts, whatever the order of the calls. A step that ended before the state

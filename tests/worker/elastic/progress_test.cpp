@@ -183,26 +183,26 @@ TEST_F(ElasticProgress, AKeptStateStaysWholeIfTheTransferOfANewerOneFails) {
   window_ = 4;
   Worker& joiner = add("of a newcomer");
   joiner.progress.store().make_room();
-  generation({workers_[0].get(), workers_[1].get(), &joiner},
-             [](int rank, Worker& worker, CommitProtocol& protocol) {
-               if (rank != 1) {
-                 EXPECT_FALSE(worker.progress.begin(protocol, true).ok());
-                 return;
-               }
-               Resume resume;
-               RunStatus status{};
-               bool received = false;
-               ASSERT_TRUE(protocol.vote(worker.progress.store(), false, status, resume).ok());
-               const auto moved = protocol.transfer(
-                   worker.progress.store(), resume, received, [&protocol](std::uint64_t) {
-                     (void)protocol.channel().give_up(Status(Code::aborted, "cut"));
-                   });
-               EXPECT_FALSE(moved.ok());
-               EXPECT_FALSE(received);
-               EXPECT_EQ(worker.progress.store().holds(), (CommitId{1, 1}));
-               worker.progress.store().load();
-               EXPECT_EQ(worker.weights, "committed");
-             });
+  generation({workers_[0].get(), workers_[1].get(), &joiner}, [](int rank, Worker& worker,
+                                                                 CommitProtocol& protocol) {
+    if (rank != 1) {
+      EXPECT_FALSE(worker.progress.begin(protocol, true).ok());
+      return;
+    }
+    Resume resume;
+    RunStatus status{};
+    bool received = false;
+    ASSERT_TRUE(protocol.vote(worker.progress.store(), false, status, resume).ok());
+    const auto moved = protocol.transfer(
+        worker.progress.store(), resume, received, {.on_received = [&protocol](std::uint64_t) {
+          (void)protocol.channel().give_up(Status(Code::aborted, "cut"));
+        }});
+    EXPECT_FALSE(moved.ok());
+    EXPECT_FALSE(received);
+    EXPECT_EQ(worker.progress.store().holds(), (CommitId{1, 1}));
+    worker.progress.store().load();
+    EXPECT_EQ(worker.weights, "committed");
+  });
   generation({workers_[0].get(), workers_[1].get(), &joiner},
              [](int, Worker& worker, CommitProtocol& protocol) {
                begin(worker, protocol);
@@ -218,24 +218,25 @@ TEST_F(ElasticProgress, AStateThatDoesNotArriveWholeIsNotTakenOver) {
     EXPECT_TRUE(commit(worker, protocol).ok());
   });
   Worker& joiner = add("of a newcomer");
-  generation({workers_[0].get(), workers_[1].get(), &joiner}, [](int rank, Worker& worker,
-                                                                 CommitProtocol& protocol) {
-    Store& store = worker.progress.store();
-    Resume resume;
-    RunStatus status{};
-    bool received = false;
-    ASSERT_TRUE(protocol.vote(store, false, status, resume).ok());
-    const auto moved = protocol.transfer(store, resume, received, [&store](std::uint64_t) {
-      store.to_receive().bytes.bytes().front() ^= std::byte{1};
-    });
-    EXPECT_EQ(moved.ok(), rank != 2);
-    EXPECT_FALSE(received);
-    if (rank != 2) return;
-    EXPECT_TRUE(mentions(moved, "rank 2 received has another checksum"))
-        << moved.status.to_string();
-    EXPECT_EQ(worker.weights, "of a newcomer");
-    EXPECT_TRUE(worker.progress.store().holds().none());
-  });
+  generation({workers_[0].get(), workers_[1].get(), &joiner},
+             [](int rank, Worker& worker, CommitProtocol& protocol) {
+               Store& store = worker.progress.store();
+               Resume resume;
+               RunStatus status{};
+               bool received = false;
+               ASSERT_TRUE(protocol.vote(store, false, status, resume).ok());
+               const auto moved = protocol.transfer(
+                   store, resume, received, {.on_received = [&store](std::uint64_t) {
+                     store.to_receive().bytes.bytes().front() ^= std::byte{1};
+                   }});
+               EXPECT_EQ(moved.ok(), rank != 2);
+               EXPECT_FALSE(received);
+               if (rank != 2) return;
+               EXPECT_TRUE(mentions(moved, "rank 2 received has another checksum"))
+                   << moved.status.to_string();
+               EXPECT_EQ(worker.weights, "of a newcomer");
+               EXPECT_TRUE(worker.progress.store().holds().none());
+             });
 }
 
 TEST_F(ElasticProgress, CommittedStateThatIsLostIsAnErrorOnAllRanks) {

@@ -32,6 +32,8 @@ void SimulatedWorkers::start(Incarnation incarnation, HostIndex host, bool is_me
   process.member = is_member;
   process.runs = true;
   process.stays = dice_.one_in(climate_.stays);
+  const auto lacks = static_cast<Incarnation>(climate_.lacks_frozen);
+  process.has_frozen = lacks == 0 || incarnation % lacks != 0;
   if (climate_.plain) {
     run_plain(process);
     return;

@@ -45,6 +45,7 @@ struct WorkerClimate {
   bool plain = false;    // it knows nothing of hvd, and fails when another of its world does
   int save_fails = 0;    // the state file cannot be written
   int sizes_differ = 0;  // every so many commits the state of a rank has sizes of its own
+  int lacks_frozen = 0;  // every so many workers have not loaded the weights that no step changes
 };
 
 // A protocol that is wrong on purpose, to see that the simulation finds it.
@@ -58,6 +59,7 @@ enum class Flaw {
   receives_over_the_only_copy,
   commits_without_agreement,
   takes_half_a_transfer,
+  sends_what_the_first_receiver_lacks,
   sends_from_all_holders,
   leaves_before_the_state_is_saved,
   forgets_that_the_run_has_finished,
@@ -138,6 +140,7 @@ class SimulatedWorkers {
     between,  // for a world
     connecting,
     voting,
+    comparing,
     receiving,
     computing,
     reducing,
@@ -181,6 +184,7 @@ class SimulatedWorkers {
     int live = TrainingHistory::kNothing;
     worker::CommitId ever_whole;  // and not spoiled since by itself
     std::uint64_t sizes = 0;      // of the newest whole state: as a digest
+    bool has_frozen = true;       // in its own objects, before it has a whole state
 
     std::uint64_t finished = 0;  // the world in which all had come to the end
     std::uint64_t group = 0;     // the generation that it is connected with; 0: none
@@ -204,6 +208,7 @@ class SimulatedWorkers {
     worker::Vote vote;
     worker::CommitId mark;
     worker::Prepared prepared;
+    bool has_frozen = true;
     int state = TrainingHistory::kNothing;
   };
   struct Op {
@@ -254,6 +259,7 @@ class SimulatedWorkers {
   void completed(Process& process, const Op& op);
   void vote(Process& process);
   void voted(Process& process, const Op& op);
+  void compared(Process& process, const Op& op);
   void send_state(Process& process);
   void take_part(Process& process, int state, std::uint64_t sizes);
   void take_state(Process& process);

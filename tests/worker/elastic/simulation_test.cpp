@@ -97,6 +97,7 @@ void choose_program(WorkerClimate& workers, Dice& dice) {
   if (dice.one_in(2)) workers.steps = 1 + dice.below(60);
   workers.can_load = dice.one_in(8);
   workers.sizes_differ = dice.one_in(2) ? 0 : 1 + dice.below(4);
+  workers.lacks_frozen = dice.below(4);
 }
 
 // Of all that may go wrong, each run has some, more or less often.
@@ -338,6 +339,7 @@ TEST(ElasticSimulation, finds_every_flaw) {
         std::pair{Flaw::commits_without_agreement, "commits without agreement"},
         std::pair{Flaw::takes_half_a_transfer, "takes half a transfer"},
         std::pair{Flaw::sends_from_all_holders, "sends from all holders"},
+        std::pair{Flaw::sends_what_the_first_receiver_lacks, "sends what the first receiver lacks"},
         std::pair{Flaw::forgets_that_the_run_has_finished, "forgets that the run has finished"}}) {
     expect_found(flaw, what, some_of_everything);
   }

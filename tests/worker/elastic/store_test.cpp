@@ -1,8 +1,11 @@
 // The contents of a State, and their memory.
 #include "worker/elastic/store.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -32,6 +35,30 @@ TEST(ElasticStore, TheShapeTellsNamesOrderAndModeApart) {
   EXPECT_NE(shape, shape_of(CommitMode::copy, {"x"}));
 }
 
+bool holds(const Copy& copy, const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return copy.sizes == std::vector<std::uint64_t>{text.size()} &&
+         std::equal(bytes.begin(), bytes.end(), copy.bytes.bytes().begin(),
+                    copy.bytes.bytes().end());
+}
+
+TEST(ElasticStore, ACopyThatWasCutOffHoldsNothingWhole) {
+  bool throws = false;
+  Store store(CommitMode::copy);
+  ASSERT_TRUE(store
+                  .add("fragile", Handler{[] { return std::size_t{1}; },
+                                          [&](std::span<std::byte>) {
+                                            if (throws) throw std::runtime_error("no");
+                                          },
+                                          [](std::span<const std::byte>) {}})
+                  .ok());
+  store.save_own();
+  EXPECT_EQ(store.to_receive().sizes.size(), 1U);
+  throws = true;
+  EXPECT_THROW(store.save_own(), std::runtime_error);
+  EXPECT_TRUE(store.to_receive().sizes.empty());
+}
+
 TEST(ElasticStore, MemoryIsReservedBeforeTheStateComesAndTheKeptStateStays) {
   const std::string weights(40'000'001, 'w');  // so much is never memory that was freed
   std::string now = weights;
@@ -48,6 +75,7 @@ TEST(ElasticStore, MemoryIsReservedBeforeTheStateComesAndTheKeptStateStays) {
   ASSERT_NE(idle, &room.bytes);
   EXPECT_EQ(room.bytes.size(), weights.size());
   EXPECT_TRUE(is_in_memory(room.bytes));
+  EXPECT_TRUE(holds(room, weights)) << "what the objects are now need not be received";
   EXPECT_EQ(idle->size(), weights.size());
   EXPECT_TRUE(is_in_memory(*idle));
   const auto* const before = room.bytes.bytes().data();

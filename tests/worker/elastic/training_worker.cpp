@@ -80,6 +80,9 @@ void SimulatedWorkers::completed(Process& process, const Op& op) {
     case Phase::voting:
       voted(process, op);
       break;
+    case Phase::comparing:
+      compared(process, op);
+      break;
     case Phase::reducing:
       for (const auto& said : op.said) {
         if (said.state != op.said.front().state) history_.wrong("ranks train on different states");
@@ -151,17 +154,8 @@ void SimulatedWorkers::voted(Process& process, const Op& op) {
   if (flaw_ == Flaw::sends_from_all_holders) resume->senders = resume->holders;
   process.resume = *resume;
   const auto& holders = process.resume.holders;
-  if (std::find(holders.begin(), holders.end(), process.rank) == holders.end()) {
-    process.phase = Phase::receiving;
-    if (flaw_ == Flaw::receives_over_the_only_copy) {
-      process.states = worker::KeptStates();
-      process.states.entered(process.group, 0);
-    }
-    process.states.begin_to_keep();
-    take_state(process);
-    return;
-  }
-  if (process.resume.from != Resume::From::state) {
+  const bool holds = std::find(holders.begin(), holders.end(), process.rank) != holders.end();
+  if (holds && process.resume.from != Resume::From::state) {
     check_loss(process);
     if (process.resume.from == Resume::From::beginning) history_.begun();
     // A checkpoint is as new as the newest commit, if the program is lucky.
@@ -177,8 +171,41 @@ void SimulatedWorkers::voted(Process& process, const Op& op) {
       history_.loaded(process.group, process.live);
     }
   }
-  send_state(process);
-  if (process.runs) restore(process);
+  if (process.resume.receivers.empty()) {
+    restore(process);
+    return;
+  }
+  Said said;
+  said.has_frozen = process.has_frozen;
+  say_in_collective(process, Phase::comparing, said);
+}
+
+// Weights that no step changes travel if any receiver lacks them; the rest of the state always
+// does.
+void SimulatedWorkers::compared(Process& process, const Op& op) {
+  const auto& receivers = process.resume.receivers;
+  if (std::find(receivers.begin(), receivers.end(), process.rank) == receivers.end()) {
+    send_state(process);
+    if (process.runs) restore(process);
+    return;
+  }
+  const auto has_them = [&op](int rank) {
+    return op.said[static_cast<std::size_t>(rank)].has_frozen;
+  };
+  bool all_have_them = std::all_of(receivers.begin(), receivers.end(), has_them);
+  if (flaw_ == Flaw::sends_what_the_first_receiver_lacks) all_have_them = has_them(receivers[0]);
+  if (all_have_them && !process.has_frozen) {
+    history_.wrong(
+        cat(text(process.incarnation), " lacks a part of the state that did not travel"));
+  }
+  process.has_frozen = true;
+  process.phase = Phase::receiving;
+  if (flaw_ == Flaw::receives_over_the_only_copy) {
+    process.states = worker::KeptStates();
+    process.states.entered(process.group, 0);
+  }
+  process.states.begin_to_keep();
+  take_state(process);
 }
 
 void SimulatedWorkers::send_state(Process& process) {

@@ -57,6 +57,25 @@ TEST_F(EntryTimerTest, StepsThatAreDoneAgainBelongToTheWorldInWhichTheyAre) {
   EXPECT_EQ(timer_.read().redone_steps, 0U);
 }
 
+TEST_F(EntryTimerTest, WhatAMemberHasAlreadyIsNotExpected) {
+  timer_.begin_vote(at(4));
+  timer_.voted(77, at(5));
+  timer_.found(70);
+  EXPECT_EQ(timer_.read().expected_bytes, 7U);
+  timer_.has_state(at(6));
+  EXPECT_EQ(timer_.read().received_bytes, 7U);
+  timer_.found(7);
+  EXPECT_EQ(timer_.read().expected_bytes, 7U) << "it has all of it";
+}
+
+// At the beginning nobody says how large the state is.
+TEST_F(EntryTimerTest, MoreThanWasExpectedMayBeThere) {
+  timer_.begin_vote(at(4));
+  timer_.voted(0, at(5));
+  timer_.found(70);
+  EXPECT_EQ(timer_.read().expected_bytes, 0U);
+}
+
 TEST_F(EntryTimerTest, ThePartsOfARecoveryFollowEachOther) {
   timer_.world_ended(at(10));
   timer_.world_ended(at(11));  // another call of the program has failed
