@@ -78,7 +78,7 @@ def init(
     Args:
         comm: of Horovod's signature, and None: process sets take the place of communicators.
         process_sets: process sets that exist from the start (each a ``ProcessSet`` or a list of
-            ranks), or "dynamic": sets can be added and removed later.
+            ranks). Others can always be added later, also without Horovod's "dynamic".
         process_sets_shrink: in an elastic job, sets that have lost a member shrink, where they
             would be LostMemberError else. ``add_process_set()`` may say otherwise of one.
 
@@ -89,27 +89,27 @@ def init(
     global _sets_shrink
     if comm is not None:
         raise ValueError("hvd.init() takes no communicator or list of ranks: use process_sets")
-    dynamic = os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS", "0") not in ("", "0")
-    sets: list[ProcessSet] = []
     if isinstance(process_sets, str):
         if process_sets.lower() != "dynamic":
             raise ValueError(f'process_sets is a list or "dynamic", not "{process_sets}"')
-        dynamic = True
-    else:
-        for given in process_sets or []:
-            sets.append(given if isinstance(given, ProcessSet) else ProcessSet(given))
+        process_sets = None
+    sets = [
+        given if isinstance(given, ProcessSet) else ProcessSet(given)
+        for given in process_sets or []
+    ]
     if is_initialized():
         return
     once: list[list[int]] = []  # as in Horovod, a set may be given twice
     for given in sets:
-        if given.ranks not in once:
-            once.append(given.ranks)
-    numbers = [1 + once.index(given.ranks) for given in sets]
-    _core.init(dynamic, process_sets_shrink, once)
+        if given._given_ranks not in once:
+            once.append(given._given_ranks)
+    # Always dynamic, which costs nothing: torch's new_group() adds sets, also in a program that has
+    # not thought of it.
+    _core.init(True, process_sets_shrink, once)
     _sets_shrink = process_sets_shrink
     _given_sets[:] = sets
-    for given, number in zip(sets, numbers):
-        given.process_set_id = number
+    for given in sets:
+        given.process_set_id = 1 + once.index(given._given_ranks)
 
 
 def shutdown() -> None:
@@ -198,7 +198,7 @@ def add_process_set(
 
     Raises:
         ValueError: this ``ProcessSet`` is added already, in this world or by ``init()``.
-        NotDynamicError: ``init(process_sets="dynamic")`` was not called.
+        NotDynamicError: code in another language has formed the world, without dynamic sets.
         DuplicateProcessSetError: these ranks are a process set already.
         DisagreementError: the ranks of the world give different ranks.
     """

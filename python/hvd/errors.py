@@ -34,7 +34,7 @@ class ProcessSetError(InvalidArgumentError):
 
 
 class NotDynamicError(ProcessSetError):
-    """``init()`` was not told of dynamic process sets."""
+    """Code in another language has formed the world, without dynamic process sets."""
 
 
 class UnknownProcessSetError(ProcessSetError):

@@ -727,18 +727,6 @@ def test_the_interpreter_ends_in_order_with(what, shutdown):
         assert job.returncode == 0, job.stdout + job.stderr
 
 
-def test_a_process_set_may_be_given_twice():
-    text = """
-import hvd
-first, second, pair = hvd.ProcessSet([0]), hvd.ProcessSet([0]), hvd.ProcessSet([1])
-hvd.init(process_sets=[first, second, pair])
-print(first.process_set_id, second.process_set_id, pair.process_set_id, flush=True)
-"""
-    job = run_job("-np", 2, sys.executable, "-c", text)
-    assert job.returncode == 0, job.stderr
-    assert lines(job, 0) == lines(job, 1) == ["1 1 2"]
-
-
 def test_a_failure_that_a_program_has_handled_does_not_fail_the_job():
     text = """
 import numpy as np, hvd

@@ -37,6 +37,7 @@ foreach(file numpy_ops numpy_edges torch_ops torch_edges torch_optimizer torch_d
 endforeach()
 hvd_python_test(getting_started TIMEOUT 300
   COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/getting_started_test.py)
+hvd_python_test(init TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/init_test.py)
 hvd_python_test(channel TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/channel_test.py)
 hvd_python_test(package TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/package_test.py)
 hvd_python_test(run TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/run_test.py)

@@ -397,16 +397,10 @@ def set_of(ranks: Sequence[int]) -> ProcessSet:
     return known
 
 
-def init_hvd() -> None:
-    """Calls ``hvd.init()`` if the program has not, so that process sets can be added."""
-    if not basics.is_initialized():
-        basics.init(process_sets="dynamic")
-
-
 def create(opts: Any, more: Any = None) -> Any:
     """Makes the group that torch asks for."""
     del more
-    init_hvd()
+    basics.init()
     may_change = may_be_a_backend and opts.enable_reconfigure
     ranks = list(opts.global_ranks_in_group) or list(range(basics.size()))
     if opts.group_size != len(ranks) or ranks[opts.group_rank] != basics.rank():

@@ -29,7 +29,7 @@ from hvd.objects import allgather_object, broadcast_object
 
 from . import checks, reconfigure
 from .group_base import NAME, c10d, may_be_a_backend
-from .process_group import HvdProcessGroup, create, init_hvd, set_of
+from .process_group import HvdProcessGroup, create, set_of
 from .work import let_halves_answer
 
 _CONNECT_TIMEOUT = datetime.timedelta(seconds=30)  # to a store that listens already
@@ -141,7 +141,7 @@ def _use_own_store() -> None:
             or dist.is_initialized()
         ):
             return init(backend, init_method, *args, **arguments)
-        init_hvd()
+        basics.init()
         if hasattr(dist.Backend, "backend_capability") and not torch.cuda.is_available():
             # With CUDA's devices torch asks for their streams, also where there are none.
             dist.Backend.backend_capability[NAME] = ["cpu"]
@@ -257,7 +257,7 @@ def _add_process_sets_on_all_ranks() -> None:
         size: int, rank: int, ranks: Sequence[int], backend: Any, *args: Any, **kwargs: Any
     ) -> Any:
         if NAME in _backend_names(backend) and ranks:
-            init_hvd()
+            basics.init()
             if len(set(ranks)) != len(ranks):
                 raise ValueError(f"new_group: a rank is named twice in ranks={list(ranks)}")
             set_of(ranks)

@@ -1,0 +1,70 @@
+# What hvd.init() makes: jobs whose ranks find the process sets that they ask for.
+import os
+import subprocess
+import sys
+
+import pytest
+
+import hvd
+
+LIMIT = 120  # of what normally ends at once
+
+
+def run_ranks(text, number=2, **environment):
+    """What each rank prints, in the order of ranks."""
+    command = [hvd.launch.hvdrun_path(), "-np", str(number), sys.executable, "-c", text]
+    job = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+        env=os.environ | environment,
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    said = [[] for _ in range(number)]
+    for line in job.stdout.splitlines():
+        rank, words = line[1:].split("]<stdout>:", 1)
+        said[int(rank)].append(words)
+    return said
+
+
+def test_a_process_set_may_be_given_twice():
+    text = """
+import hvd
+first, second, pair = hvd.ProcessSet([0]), hvd.ProcessSet([0]), hvd.ProcessSet([1])
+hvd.init(process_sets=[first, second, pair])
+print(first.process_set_id, second.process_set_id, pair.process_set_id, flush=True)
+"""
+    assert run_ranks(text) == [["1 1 2"]] * 2
+
+
+@pytest.mark.parametrize("setting", ["", "0", "false", "1"])
+def test_process_sets_can_be_added_whatever_init_was_told(setting):
+    text = """
+import hvd
+for arguments in ({}, {"process_sets": [[1]]}, {"process_sets": "dynamic"}):
+    hvd.init(**arguments)
+    added = hvd.add_process_set([0])
+    print(added.ranks, hvd.remove_process_set(added), flush=True)
+    hvd.shutdown()
+"""
+    settings = {"HOROVOD_DYNAMIC_PROCESS_SETS": setting} if setting else {}
+    assert run_ranks(text, **settings) == [["[0] True"] * 3] * 2
+
+
+def test_groups_of_torch_can_be_made_after_init():
+    pytest.importorskip("torch")
+    text = """
+import hvd.torch as hvd, torch, torch.distributed as dist
+hvd.init()
+dist.init_process_group("hvd")
+group = dist.new_group([0, 1])
+tensor = torch.ones(1)
+if hvd.rank() < 2:
+    dist.all_reduce(tensor, group=group)
+alone = [dist.new_group([rank]) for rank in range(3)][hvd.rank()]
+dist.all_reduce(tensor, group=alone)
+print(tensor.item(), dist.get_world_size(alone), flush=True)
+"""
+    assert run_ranks(text, 3) == [["2.0 1"], ["2.0 1"], ["1.0 1"]]
