@@ -73,7 +73,8 @@ def init(
 ) -> None:
     """Forms the world with the other workers of the job; blocks until it stands.
 
-    Without ``hvdrun`` the world consists of this process alone. A second call does nothing.
+    Without ``hvdrun`` the world consists of this process alone. A second call does nothing; its
+    process sets, if it has any, must be those of the first one.
 
     Args:
         comm: of Horovod's signature, and None: process sets take the place of communicators.
@@ -84,7 +85,7 @@ def init(
 
     Raises:
         InitError: the world could not be formed.
-        InvalidArgumentError: a process set is wrong.
+        InvalidArgumentError: a process set is wrong, or the world was made with others.
     """
     global _sets_shrink
     if comm is not None:
@@ -97,7 +98,7 @@ def init(
         given if isinstance(given, ProcessSet) else ProcessSet(given)
         for given in process_sets or []
     ]
-    if is_initialized():
+    if is_initialized() and not sets and not process_sets_shrink:
         return
     once: list[list[int]] = []  # as in Horovod, a set may be given twice
     for given in sets:
@@ -107,9 +108,10 @@ def init(
     # not thought of it.
     _core.init(True, process_sets_shrink, once)
     _sets_shrink = process_sets_shrink
-    _given_sets[:] = sets
     for given in sets:
         given.process_set_id = 1 + once.index(given._given_ranks)
+        if given not in _given_sets:
+            _given_sets.append(given)
 
 
 def shutdown() -> None:

@@ -68,3 +68,39 @@ dist.all_reduce(tensor, group=alone)
 print(tensor.item(), dist.get_world_size(alone), flush=True)
 """
     assert run_ranks(text, 3) == [["2.0 1"], ["2.0 1"], ["1.0 1"]]
+
+
+def test_a_second_init_with_other_process_sets_is_an_error():
+    text = """
+import hvd
+
+def again(**arguments):
+    try:
+        hvd.init(**arguments)
+    except hvd.InvalidArgumentError as error:
+        return "made with other options" in str(error)
+
+hvd.init()
+print(again(process_sets=[[0]]), again(process_sets_shrink=True))
+print(again(), again(process_sets=[]), again(process_sets="dynamic"))
+hvd.shutdown()
+
+first, later = hvd.ProcessSet([0]), hvd.ProcessSet([0])
+hvd.init(process_sets=[first])
+print(again(process_sets=[[1]]), again(process_sets=[[0], [1]]))
+print(again(), again(process_sets=[first]), again(process_sets=[later]))
+print(again(process_sets="dynamic"))
+print(later.process_set_id, hvd.size())
+hvd.shutdown()
+print(first.process_set_id, later.process_set_id, flush=True)
+"""
+    expected = [
+        "True True",
+        "None None None",
+        "True True",
+        "None None None",
+        "None",
+        "1 2",
+        "None None",
+    ]
+    assert run_ranks(text) == [expected] * 2
