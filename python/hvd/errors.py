@@ -102,6 +102,10 @@ class StateDivergedError(HvdError):
     """The states of the ranks differ at a commit."""
 
 
+class RunError(HvdError):
+    """The job of ``hvd.run()`` failed. The text says how, with the last lines of its errors."""
+
+
 class InternalError(HvdError):
     """A bug in hvd, or in something below it."""
 

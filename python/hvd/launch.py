@@ -19,13 +19,9 @@ from typing import Any
 from ._acceptor import Acceptor
 from ._channel import Channel, ChannelError
 from ._worker import KEY_VARIABLE, PORT_VARIABLE, Failed, dumps
-from .errors import HvdError
+from .errors import RunError
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
-
-
-class RunError(HvdError):
-    """The job of ``hvd.run()`` failed. The text says how, with the last lines of its errors."""
 
 
 def hvdrun_path() -> str:

@@ -247,7 +247,7 @@ def test_a_proxy_runs_no_code(to_worker, tmp_path):
     job = hvd.launch._Job(hvd._worker.dumps((os.getpid, (), {})))
     proxy = Proxy(job.port, forged_message(planted), to_worker)
     job.port = proxy.port
-    with pytest.raises(hvd.launch.RunError, match="was changed on its way"):
+    with pytest.raises(hvd.RunError, match="was changed on its way"):
         hvd.launch._run_job(job, ["-np", "1", sys.executable])
     proxy.close()
     assert not planted.exists()

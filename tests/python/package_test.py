@@ -1,5 +1,6 @@
 # The package as a whole: the names that the documents show, the package `horovod` in them, types,
 # and the links of a build tree.
+import builtins
 import os
 import re
 import subprocess
@@ -56,6 +57,12 @@ def test_a_name_in_the_documents_needs_no_further_import():
         [sys.executable, "-c", MISSING, *names], capture_output=True, text=True, timeout=LIMIT
     )
     assert alone.stdout == "[]\n", alone.stdout + alone.stderr
+
+
+def test_an_error_in_the_documents_is_in_the_module_of_errors():
+    names = set(re.findall(r"`(?:hvd\.)?(\w+Error)`", text_of("python.md")))
+    assert {"HvdError", "DisagreementError", "RunError"} <= names
+    assert [n for n in names if not hasattr(hvd.errors, n) and not hasattr(builtins, n)] == []
 
 
 USES_HOROVOD = """

@@ -32,9 +32,9 @@ def test_run_gives_the_results_of_all_ranks(capfd):
 
 
 def test_run_raises_the_error_of_the_job():
-    with pytest.raises(hvd.launch.RunError, match="nothing there"):
+    with pytest.raises(hvd.RunError, match="nothing there"):
         hvd.run(fail_on_rank_1, num_proc=2)
-    with pytest.raises(hvd.launch.RunError, match="exit code"):
+    with pytest.raises(hvd.RunError, match="exit code"):
         hvd.run(place_of, (1,), num_proc=2, hosts="localhost:0")
 
 
@@ -51,11 +51,11 @@ def leave_without_result(ranks):
 
 
 def test_a_rank_without_a_result_is_named():
-    with pytest.raises(hvd.launch.RunError, match="no result came from rank 0: "):
+    with pytest.raises(hvd.RunError, match="no result came from rank 0: "):
         hvd.run(leave_without_result, ([0],), num_proc=3)
-    with pytest.raises(hvd.launch.RunError, match="no result came from ranks 1, 2: "):
+    with pytest.raises(hvd.RunError, match="no result came from ranks 1, 2: "):
         hvd.run(leave_without_result, ([1, 2],), num_proc=3)
-    with pytest.raises(hvd.launch.RunError, match="no rank has given a result"):
+    with pytest.raises(hvd.RunError, match="no rank has given a result"):
         hvd.run(leave_without_result, ([0, 1],), num_proc=2)
 
 
@@ -238,7 +238,7 @@ def test_the_port_is_one_of_the_range(monkeypatch):
         monkeypatch.setenv("HVD_PORT_RANGE", text)
         (other,) = hvd.run(port_of_job)
     assert other in ports and other != port
-    with pytest.raises(hvd.launch.RunError, match="port-range"):
+    with pytest.raises(hvd.RunError, match="port-range"):
         hvd.run(port_of_job, arguments=["--port-range", "no range"])
 
 
@@ -261,5 +261,5 @@ def test_arguments_that_mean_nothing_here_are_taken_and_mpi_is_refused():
     for interfaces in ({"network_interface": "lo"}, {"network_interfaces": ["lo"]}):
         assert hvd.run(place_of, (1,), np=2, **interfaces) == [(0, 2), (1, 2)]
     for mpi in ({"use_mpi": True}, {"mpi_args": "-x PATH"}):
-        with pytest.raises(hvd.launch.RunError, match="MPI is not in this version"):
+        with pytest.raises(hvd.RunError, match="MPI is not in this version"):
             hvd.run(place_of, (1,), num_proc=1, **mpi)
