@@ -14,7 +14,8 @@ namespace hvd::worker {
 namespace {
 
 // A world may fail though all its members live, since a connection broke. The driver does not know
-// of it, so that after this time without a newer world the members form the same one again.
+// of it, so that after this time without a newer world the members form the same one again. They
+// also try that while the driver waits for the replacement of a lost one, which they do not know.
 constexpr std::chrono::milliseconds kRetryDelay{1'000};
 // Attempts to form one generation that fail though no newer one has come meanwhile.
 constexpr int kAttempts = 5;
@@ -198,7 +199,9 @@ void ProcessWorld::tell_of_another_attempt(const Membership::Entry& entry) {
   if (const auto why = std::exchange(ended_because_, {}); self->rank == 0 && !why.empty()) {
     HVD_LOG(warning, "generation "
                          << entry.document.generation
-                         << " has failed though no worker was lost, and is formed again: " << why);
+                         << " has failed, and hvdrun has announced no other world yet; its members "
+                            "try to form it again: "
+                         << why);
   }
   const auto last = scope_of_attempt(entry.document.generation, entry.round - 1);
   if (const Status told = mark_given_up(*entry.client, last, self->ranked()); !told.ok()) {

@@ -10,6 +10,10 @@
 namespace hvd::test {
 namespace {
 
+constexpr const char* kNoOtherWorld =
+    "generation 1 has failed, and hvdrun has announced no other world yet; its members try to form "
+    "it again: ";
+
 class InEachMode : public ElasticWorkers, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(InEachMode, WorkersGoOnFromTheNewestCommitWhenOneOfThemIsKilled) {
@@ -202,6 +206,20 @@ TEST_F(ElasticWorkers, FormTheSameWorldAgainWhenOnlyAConnectionWasLost) {
   for (const auto& status : ended) {
     EXPECT_NE(status.out.find("after 2 entries"), std::string::npos) << status.out << status.err;
   }
+  EXPECT_NE(ended[0].err.find(kNoOtherWorld), std::string::npos) << ended[0].err;
+}
+
+// As for a survivor whose job waits for a replacement.
+TEST_F(ElasticWorkers, DoNotSayThatNobodyWasLostWhenTheNextWorldIsLate) {
+  environment_ = {{"UNTIL", "2"}};
+  start_world(2, "train");
+  ASSERT_TRUE(worker(0).wait_for_output("commit 3\n"));
+  worker(1).signal(SIGKILL);
+  ASSERT_TRUE(worker(0).wait_for_error(kNoOtherWorld));
+  publish(world_of(2, {0}));
+  const auto ended = wait_all();
+  expect_all_done(ended, {0});
+  EXPECT_EQ(ended[0].err.find("no worker was lost"), std::string::npos) << ended[0].err;
 }
 
 }  // namespace
