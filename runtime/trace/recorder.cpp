@@ -2,6 +2,8 @@
 
 #include <unordered_set>
 
+#include "runtime/negotiation/response_cache.h"
+
 namespace hvd::runtime::trace {
 
 TracedBatch::TracedBatch(Recorder* recorder, Nanoseconds begun)
@@ -29,6 +31,7 @@ void Recorder::keep(const TracedBatch& run, Response& response, int set_size,
   ended.number = response.number;
   ended.when = run.ended_;
 
+  const bool ragged = !response.tensors.empty() && is_ragged(response.request());
   // Usually the entries are exactly the response's tensors.
   if (entries.size() == response.tensors.size()) ended.tensors = std::move(response.tensors);
   ended.times.reserve(entries.size());
@@ -43,6 +46,7 @@ void Recorder::keep(const TracedBatch& run, Response& response, int set_size,
           std::make_shared<ResponseTensor>(ResponseTensor{entries[i].request, {}}));
     }
     ended.times.push_back(entries[i].times);
+    if (ragged) ended.own_bytes.push_back(entries[i].request.bytes());
   }
 
   if (wanted(response.number)) {
@@ -215,6 +219,7 @@ std::vector<Recorder::View> Recorder::operations() const {
       for (std::size_t i = 0; i < batch.times.size(); ++i) {
         View& view = views.emplace_back(view_of(batch.tensors[i]->request, batch.times[i]));
         view.ended = batch.when;
+        if (!batch.own_bytes.empty()) view.bytes = batch.own_bytes[i];
         view.batch = batch.number;
         view.batch_size = batch.number == 0 ? 0 : static_cast<std::uint32_t>(batch.times.size());
         if (!batch.errors.empty()) view.error = batch.errors[i];

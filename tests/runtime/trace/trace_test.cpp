@@ -356,6 +356,56 @@ TEST_F(TraceTest, AfterALossTheTimelineIsWholeAndTheFlightRecordersShowTensorsIn
   }
 }
 
+// The kinds whose first extent may be another one on each rank, twice: the second time they are
+// known from the response cache.
+void gather_and_exchange(int rank, runtime::World& world) {
+  std::vector<float> rows(static_cast<std::size_t>(3 * (rank + 1)), 1.0F);
+  std::vector<float> received;
+  for (int i = 0; i < 2; ++i) {
+    for (const auto kind : {runtime::Kind::allgather, runtime::Kind::alltoall}) {
+      runtime::Entry entry;
+      entry.request.name = kind_name(kind);
+      entry.request.kind = kind;
+      entry.request.type = DataType::float32;
+      entry.request.shape = {static_cast<std::int64_t>(rows.size())};
+      entry.input = rows.data();
+      entry.allocate = [&received](const std::vector<std::int64_t>& shape) {
+        received.resize(static_cast<std::size_t>(shape.front()));
+        return static_cast<void*>(received.data());
+      };
+      const auto outcome = outcome_of(submit(world, std::move(entry)));
+      EXPECT_TRUE(outcome.ok()) << outcome.failure.status.to_string();
+    }
+  }
+}
+
+TEST_F(TraceTest, TheFlightRecorderOfARankShowsItsOwnBytes) {
+  run_world(
+      3,
+      [](int rank, runtime::World& world) {
+        gather_and_exchange(rank, world);
+        allreduce_many(world, "sum.", 3, 5);
+        EXPECT_TRUE(barrier(world, "done by all").ok() || rank != 2);
+        if (rank == 2) return;  // leaves without shutdown()
+        std::vector<float> data{1.0F};
+        EXPECT_FALSE(outcome_of(allreduce(world, "stuck", data)).ok());
+      },
+      [&](runtime::WorldSpec& spec) { spec.config.flight_recorder = directory_.path().string(); });
+  for (const int rank : {0, 1}) {
+    const auto all = report(file(cat("flight-recorder.rank-", rank, ".1.json")));
+    ASSERT_TRUE(all.is_object()) << rank;
+    std::map<std::string, std::vector<int>> bytes;
+    for (const auto& one : all["operations"]) {
+      // The loss may have been noticed before it was asked for.
+      if (one["name"] != "stuck") bytes[one["kind"]].push_back(one["bytes"]);
+    }
+    const int own = 12 * (rank + 1);
+    EXPECT_EQ(bytes["allgather"], (std::vector{own, own}));
+    EXPECT_EQ(bytes["alltoall"], (std::vector{own, own}));
+    EXPECT_EQ(bytes["allreduce"], (std::vector{20, 20, 20}));
+  }
+}
+
 TEST_F(TraceTest, AStallMakesAllRanksWriteTheirFlightRecorders) {
   run_world_to_end(
       4,
