@@ -14,7 +14,7 @@ using runtime::Failure;
 
 namespace {
 
-// Rank 0's status, on all ranks.
+// Rank 0's status, on all ranks. Its message continues "could not".
 Failure agree(StateChannel& channel, const Status& own) {
   std::string why = own.message();
   constexpr std::size_t kLength = 1'000;  // the same on all ranks

@@ -185,8 +185,7 @@ Status check_place(const std::string& file) {
   const std::string beside = name_beside(file);
   if (!make_new(beside)) {
     const Status why = Status::from_errno(cat("create ", beside), errno);
-    return {Code::failed_precondition,
-            cat("the state cannot be kept in ", file, ": ", why.message())};
+    return {Code::failed_precondition, cat("keep the state in ", file, ": ", why.message())};
   }
   ::unlink(beside.c_str());
   return {};
