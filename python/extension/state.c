@@ -223,6 +223,7 @@ static PyObject* take_loaded(PyObject* self, PyObject* none) {
 typedef struct state_call {
   hvd_state handle;
   int code;
+  char* reason; /* the text of the failure that the code stands for; "": there is none */
   int32_t answer;
 } state_call;
 
@@ -235,31 +236,37 @@ static int64_t call_restore(void* data) { return hvd_state_restore(((state_call*
 static int64_t call_sync(void* data) { return hvd_state_sync(((state_call*)data)->handle); }
 static int64_t call_next(void* data) {
   state_call* const own = data;
+  /* Here, since hvd asks for the text of a failure on the thread that calls it. */
+  if (own->reason[0] != '\0') hvd_fail(own->code, own->reason);
   return hvd_elastic_next(own->handle, own->code, &own->answer);
 }
 
-/* 0, or -1 with an exception. Of a call that a signal has cut off the state stays for ever. */
-static int block_on(PyObject* self, blocking_call call, int code, int32_t* answer) {
+/* 0, or -1 with an exception. Of a call that a signal has cut off the state stays for ever. Takes
+ * `reason`. */
+static int block_on(PyObject* self, blocking_call call, int code, char* reason, int32_t* answer) {
   state_call* const own = calloc(1, sizeof(state_call));
   if (own == NULL) {
+    free(reason);
     PyErr_NoMemory();
     return -1;
   }
   own->handle = ((state*)self)->handle;
   own->code = code;
+  own->reason = reason;
   int64_t result = 0;
   Py_INCREF(self);
   const int outcome = run_blocking(call, own, &result);
   if (outcome != 0 && result >= 0) return -1;
   Py_DECREF(self);
   *answer = own->answer;
+  free(own->reason);
   free(own);
   return outcome;
 }
 
 static PyObject* none_or_block(PyObject* self, blocking_call call) {
   int32_t ignored = 0;
-  if (block_on(self, call, HVD_OK, &ignored) != 0) return NULL;
+  if (block_on(self, call, HVD_OK, NULL, &ignored) != 0) return NULL;
   Py_RETURN_NONE;
 }
 
@@ -270,7 +277,7 @@ static PyObject* commit(PyObject* self, PyObject* none) {
 static PyObject* change_due(PyObject* self, PyObject* none) {
   (void)none;
   int32_t is_due = 0;
-  if (block_on(self, call_change_due, HVD_OK, &is_due) != 0) return NULL;
+  if (block_on(self, call_change_due, HVD_OK, NULL, &is_due) != 0) return NULL;
   return PyBool_FromLong(is_due);
 }
 static PyObject* restore(PyObject* self, PyObject* none) {
@@ -282,11 +289,14 @@ static PyObject* sync_state(PyObject* self, PyObject* none) {
   return none_or_block(self, call_sync);
 }
 
-static PyObject* next_turn(PyObject* self, PyObject* argument) {
-  const long code = PyLong_AsLong(argument);
-  if (PyErr_Occurred()) return NULL;
+static PyObject* next_turn(PyObject* self, PyObject* arguments) {
+  int code = HVD_OK;
+  const char* reason = NULL;
+  if (!PyArg_ParseTuple(arguments, "iy", &code, &reason)) return NULL;
+  char* const copy = strdup(reason);
+  if (copy == NULL) return PyErr_NoMemory();
   int32_t function_is_called = 0;
-  if (block_on(self, call_next, (int)code, &function_is_called) != 0) return NULL;
+  if (block_on(self, call_next, code, copy, &function_is_called) != 0) return NULL;
   return PyBool_FromLong(function_is_called);
 }
 
@@ -304,7 +314,9 @@ static PyMethodDef methods[] = {
      "hvd_state_change_due(): whether the world is to change."},
     {"restore", restore, METH_NOARGS, "hvd_state_restore()"},
     {"sync", sync_state, METH_NOARGS, "hvd_state_sync()"},
-    {"next", next_turn, METH_O, "hvd_elastic_next(code): whether the function is to be called."},
+    {"next", next_turn, METH_VARARGS,
+     "next(code, reason): hvd_elastic_next(), after hvd_fail() if there is a reason: whether the\n"
+     "function is to be called."},
     {NULL, NULL, 0, NULL},
 };
 

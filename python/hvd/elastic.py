@@ -50,6 +50,7 @@ from .sampler import ElasticSampler
 __all__ = ["ElasticSampler", "ObjectState", "State", "run"]
 
 _PROGRAMS_OWN = 1  # a code that ends a run, and is the program's own
+_MOST_OF_REASON = 1000  # characters
 _NAME = "python"  # of what is no tensor, in the state
 
 
@@ -356,6 +357,12 @@ def _was_raised_by_hvd(error: HostsUpdatedInterrupt) -> bool:
     return False
 
 
+def _reason_of(failure: BaseException | None) -> bytes:
+    """The text of a failure, which the other ranks see, too, where it ends their world."""
+    text = "" if failure is None else str(failure)[:_MOST_OF_REASON]
+    return text.replace("\0", "").encode(errors="backslashreplace")
+
+
 def _lead(state: State, function: Callable[[], Result]) -> Result:
     code = OK
     result: Any = None
@@ -364,7 +371,7 @@ def _lead(state: State, function: Callable[[], Result]) -> Result:
     while True:
         state._hand_over()
         try:
-            is_called = state._core_state().next(code)
+            is_called = state._core_state().next(code, _reason_of(failure))
         except LeftError:
             sys.exit(0)
         except HvdError as error:
@@ -387,7 +394,7 @@ def _lead(state: State, function: Callable[[], Result]) -> Result:
             code, failure = OK, None
         except HostsUpdatedInterrupt as error:
             if not _was_raised_by_hvd(error):
-                state._core_state().next(_PROGRAMS_OWN)
+                state._core_state().next(_PROGRAMS_OWN, b"")
                 raise RuntimeError(
                     "the program itself has raised HostsUpdatedInterrupt, which forms no other "
                     "world: state.commit() and state.check_host_updates() raise it when hosts have "
@@ -398,6 +405,6 @@ def _lead(state: State, function: Callable[[], Result]) -> Result:
             code, failure = error.code or COLLECTIVE, error
         except BaseException as error:
             if not (_hidden and isinstance(error, RuntimeError)):
-                state._core_state().next(_PROGRAMS_OWN)
+                state._core_state().next(_PROGRAMS_OWN, b"")
                 raise
             code, failure = _hidden[0].code or COLLECTIVE, error

@@ -300,7 +300,7 @@ def train(state):
     while state.step < 5:
         state.step += 1
         if state.step == 3 and entries == 1 and str(hvd.rank()) in sys.argv[1]:
-            raise hvd.HorovodInternalError("of the program") from ZeroDivisionError()
+            raise hvd.HorovodInternalError("of the\\0 program \\udcff") from ZeroDivisionError()
         state.commit()
 train(state)
 print("done", state.step, entries, hvd.generation(), flush=True)
@@ -309,7 +309,8 @@ print("done", state.step, entries, hvd.generation(), flush=True)
 
 @pytest.mark.parametrize("ranks", ["0", "1", "0 1"])
 def test_a_failure_of_the_program_takes_all_ranks_back_to_the_last_commit(ranks):
-    run_two(OWN_FAILURE, "done 5 2 1", ranks, restarts=0)
+    job = run_two(OWN_FAILURE, "done 5 2 1", ranks, restarts=0)
+    assert re.search(r"the program of rank [01] gives up: of the program \\udcff\n", job.stderr)
 
 
 def test_an_interrupt_that_is_passed_on_is_the_one_of_the_world():

@@ -67,7 +67,7 @@ static int train(void* data) {
     CHECK(hvd_sampler_next(training->sampler, kBatch, indices) == kBatch);
     if (training->step == 3 && hvd_rank() == 0 && !training->has_given_up) {
       training->has_given_up = 1;
-      return HVD_ERROR_COLLECTIVE;
+      return hvd_fail(HVD_ERROR_COLLECTIVE, "the loss is not a number");
     }
     if (generation == 1 && training->step == 5 && hvd_rank() == 1) raise(SIGKILL);
 
@@ -181,6 +181,8 @@ static int return_42(void* data) {
   return 42;
 }
 
+static int fail_with_text(void* data) { return hvd_fail(43, data); }
+
 static int fail_in_hvd(void* data) {
   (void)data;
   return hvd_state_restore(987654321); /* there is no such state */
@@ -256,6 +258,12 @@ static int check_codes(void) {
   CHECK(hvd_elastic_run(own_state, NULL, NULL, NULL) == HVD_ERROR_INVALID_ARGUMENT);
   CHECK(hvd_elastic_run(own_state, return_42, NULL, NULL) == 42);
   CHECK(hvd_last_error_code() == 42);
+  char text[] = "of the program";
+  CHECK(hvd_elastic_run(own_state, fail_with_text, text, NULL) == 43);
+  CHECK(hvd_last_error_code() == 43 && strcmp(hvd_last_error(), text) == 0);
+  CHECK(hvd_elastic_run(own_state, fail_with_text, NULL, NULL) == 43);
+  CHECK(strcmp(hvd_last_error(), "") == 0);
+  CHECK(hvd_fail(HVD_OK, text) == HVD_OK);
   CHECK(hvd_elastic_run(own_state, fail_in_hvd, NULL, NULL) == HVD_ERROR_INVALID_ARGUMENT);
   CHECK(strstr(hvd_last_error(), "987654321") != NULL);
   CHECK(hvd_elastic_run(own_state, handle_and_go_on, NULL, NULL) == HVD_OK);
@@ -276,6 +284,9 @@ static int check_codes(void) {
   CHECK(hvd_elastic_next(own_state, HVD_OK, NULL) == HVD_ERROR_INVALID_ARGUMENT);
   CHECK(hvd_elastic_next(own_state, HVD_OK, &call) == HVD_OK && call == 1);
   CHECK(hvd_elastic_next(own_state, 42, &call) == 42 && call == 0);
+  CHECK(hvd_elastic_next(own_state, HVD_OK, &call) == HVD_OK && call == 1);
+  CHECK(hvd_elastic_next(own_state, hvd_fail(43, text), &call) == 43 && call == 0);
+  CHECK(hvd_last_error_code() == 43 && strcmp(hvd_last_error(), text) == 0);
   CHECK(hvd_state_release(own_state) == HVD_OK && released == 2);
 
   hvd_sampler sampler = 0;

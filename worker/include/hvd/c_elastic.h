@@ -21,7 +21,7 @@
  * Callbacks return HVD_OK or a code. One that returns the code of a call of hvd that has just
  * failed on its thread hands that failure on as it is, with all that hvd_last_error() says of it.
  * Any other code is the program's own; positive ones never collide with those of hvd. It goes
- * through hvd and comes back from the call that ran the callback. */
+ * through hvd and comes back from the call that ran the callback. hvd_fail() gives it a text. */
 #pragma once
 
 #include <stddef.h>
@@ -36,6 +36,14 @@ extern "C" {
 /* NOLINTBEGIN(readability-identifier-naming): names as C has them */
 
 struct hvd_tensor;
+
+/* For a function or a callback that fails by itself: notes the text of the failure, and returns the
+ * code. The other ranks get the text, too, where the failure ends their world.
+ *
+ *     if (isnan(loss)) return hvd_fail(HVD_ERROR_COLLECTIVE, "the loss is not a number");
+ *
+ * A text that is null counts as "". HVD_OK is no failure: nothing is noted. */
+HVD_API int hvd_fail(int code, const char* text);
 
 /* CUDA's cudaStream_t. Null is the legacy stream. */
 typedef struct CUstream_st* hvd_cuda_stream;
