@@ -301,7 +301,7 @@ class Transfer {
 
     BlockSet lacks(own.size());
     for (std::size_t i = 0; receives() && i < own.size(); ++i) {
-      if (own[i].empty() || digests[i] != firsts[i]) lacks.add(i);
+      if (digests[i] != firsts[i]) lacks.add(i);
     }
     std::vector<std::string> said;
     if (auto failed = channel_.gather("lacking", lacks.bits(), said); !failed.ok()) return failed;

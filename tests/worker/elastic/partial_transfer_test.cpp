@@ -1,4 +1,5 @@
 // Which blocks of a state travel to the ranks that lack it, and which they have already.
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <utility>
@@ -22,8 +23,12 @@ std::string frozen_weights() {
   return weights;
 }
 
+// Their beginnings stay as they were.
 std::string with_changed_blocks(std::string weights, const std::vector<std::size_t>& blocks) {
-  for (const auto block : blocks) weights[block * kStateBlock + 5'000] ^= 1;
+  for (const auto block : blocks) {
+    const std::size_t end = std::min<std::size_t>((block + 1) * kStateBlock, weights.size());
+    for (std::size_t i = block * kStateBlock + 5'000; i < end; ++i) weights[i] ^= 1;
+  }
   return weights;
 }
 
@@ -117,7 +122,7 @@ TEST_P(PartialTransfer, EverythingTravelsWhereNothingIsEqual) {
   expect_arrival(hand_over()[1], 0, kFrozen + 1);
 }
 
-TEST_P(PartialTransfer, OneBlockTravelsWhereOneByteDiffers) {
+TEST_P(PartialTransfer, OneBlockTravelsWhereOneDiffers) {
   add_holder({with_changed_blocks(frozen_, {3})});
   add_newcomer({frozen_});
   expect_arrival(hand_over()[1], kFrozen + 1 - kStateBlock, kStateBlock);
