@@ -18,6 +18,17 @@ std::size_t hosts_of(const std::vector<CommonCause::Failed>& failures) {
   return hosts.size();
 }
 
+std::size_t slots_of(const std::vector<CommonCause::Failed>& failures) {
+  std::set<CommonCause::Place> slots;
+  for (const auto& one : failures) slots.insert(one.place);
+  return slots.size();
+}
+
+std::string places_text(std::size_t slots, std::size_t hosts) {
+  return cat(slots, slots == 1 ? " slot" : " slots", " of ", hosts,
+             hosts == 1 ? " host" : " hosts");
+}
+
 bool is_in(const std::vector<CommonCause::Failed>& failures, const CommonCause::Place& place) {
   return std::any_of(failures.begin(), failures.end(),
                      [&](const auto& one) { return one.place == place; });
@@ -39,7 +50,12 @@ void CommonCause::lost(Incarnation worker) { fresh_.erase(worker); }
 void CommonCause::joined(Incarnation worker) {
   fresh_.erase(worker);
   anybody_joined_ = true;
+  forget_fresh();
+}
+
+void CommonCause::forget_fresh() {
   fresh_failures_.clear();
+  failed_worlds_.clear();
 }
 
 std::optional<CommonCause::Verdict> CommonCause::failed(const Failed& failure,
@@ -48,11 +64,22 @@ std::optional<CommonCause::Verdict> CommonCause::failed(const Failed& failure,
     const bool differs = !fresh_failures_.empty() && fresh_failures_.front().how != failure.how;
     if (anybody_joined_ && differs) fresh_failures_.clear();
     if (!is_in(fresh_failures_, failure.place)) fresh_failures_.push_back(failure);
-    return judge_fresh(situation);
+    if (anybody_joined_) return judge_fresh(situation);
+    note_world(failure);
+    const auto fault = judge_fresh(situation);
+    return fault ? fault : judge_worlds(situation);
   }
   while (!recent_.empty() && recent_.front().at + together_ < now) recent_.pop_front();
   recent_.push_back({now, failure, situation});
   return judge_together();
+}
+
+void CommonCause::note_world(const Failed& failure) {
+  const bool is_known =
+      !failed_worlds_.empty() && failed_worlds_.back().generation == failure.generation;
+  if (failure.generation == 0 || is_known) return;
+  if (!failed_worlds_.empty() && failed_worlds_.front().how != failure.how) failed_worlds_.clear();
+  failed_worlds_.push_back(failure);
 }
 
 // A worker that is on its way in a slot where one has failed already is another try, and may fail
@@ -77,10 +104,21 @@ std::optional<CommonCause::Verdict> CommonCause::judge_fresh(const Situation& si
   }
   const bool everywhere = slots >= kManySlots && hosts >= std::min(kManyHosts, usable);
   if (!situation.too_few || !everywhere) return std::nullopt;
+  return Verdict{cat("workers that were started in ", places_text(slots, hosts),
+                     " all failed this way before they joined the others"),
+                 first};
+}
+
+std::optional<CommonCause::Verdict> CommonCause::judge_worlds(const Situation& situation) const {
+  if (failed_worlds_.size() <= restarts_) return std::nullopt;
+  const std::size_t slots = slots_of(failed_worlds_);
+  const std::size_t hosts = hosts_of(failed_worlds_);
+  if (slots < std::min(kManySlots, situation.slots)) return std::nullopt;
+  if (hosts < std::min(kManyHosts, situation.hosts)) return std::nullopt;
   return Verdict{
-      cat("workers that were started in ", slots, " slots of ", hosts,
-          hosts == 1 ? " host" : " hosts", " all failed this way before they joined the others"),
-      first};
+      cat(failed_worlds_.size(), " worlds failed this way one after the other, first in ",
+          places_text(slots, hosts)),
+      failed_worlds_.front().worker};
 }
 
 std::optional<CommonCause::Verdict> CommonCause::judge_together() const {

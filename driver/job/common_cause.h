@@ -5,6 +5,10 @@
 //
 //   - Nobody has ever joined, and in each slot in which a worker was started one failed; on two
 //     hosts, or on the only one that may be used, in three of its slots or in all if it has fewer.
+//   - Nobody has ever joined, and more worlds than a slot has restarts failed in the same way, one
+//     after the other; their first failures were in three slots and on three hosts, or in all that
+//     may be used if these are fewer. Later failures in such a world do not count: the first one
+//     ends its other workers, which then say nothing of the program, and may have caused theirs.
 //   - Later, when too few are left for a world: in each slot in which a worker was started since
 //     somebody joined last one failed, all in the same way; in three slots and on three hosts, or
 //     on all that may be used if these are fewer.
@@ -19,6 +23,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
@@ -36,8 +41,8 @@ class CommonCause {
   using Place = std::pair<std::string, int>;  // a host, and a slot of it
 
   // Failures within this time of each other count as one event.
-  explicit CommonCause(std::chrono::milliseconds together = std::chrono::seconds(5))
-      : together_(together) {}
+  explicit CommonCause(int restarts, std::chrono::milliseconds together = std::chrono::seconds(5))
+      : restarts_(static_cast<std::size_t>(restarts)), together_(together) {}
 
   void launched(Incarnation worker, const Place& place);
   // It has reached the point where it can work with others.
@@ -45,12 +50,13 @@ class CommonCause {
   // It ended in a way that says nothing of the program.
   void lost(Incarnation worker);
   // Workers that never join have worked: the program can run.
-  void forget_fresh() { fresh_failures_.clear(); }
+  void forget_fresh();
 
   struct Failed {
     Incarnation worker = 0;
     Place place;
-    std::string how;  // what makes two failures the same: "exited with code 1"
+    std::string how;               // what makes two failures the same: "exited with code 1"
+    std::uint64_t generation = 0;  // of the world of which it was a member; 0: of none
   };
   struct Situation {
     std::size_t world_size = 0;   // of the world it was in or would have joined, before any failed
@@ -75,13 +81,17 @@ class CommonCause {
 
   bool all_started_have_failed() const;
   std::optional<Verdict> judge_fresh(const Situation& situation) const;
+  std::optional<Verdict> judge_worlds(const Situation& situation) const;
   std::optional<Verdict> judge_together() const;
+  void note_world(const Failed& failure);
 
+  std::size_t restarts_;
   std::chrono::milliseconds together_;
   std::map<Incarnation, Place> fresh_;  // on their way
   bool anybody_joined_ = false;
   std::deque<Recent> recent_;           // of those that had joined
   std::vector<Failed> fresh_failures_;  // since somebody joined: the first in each place
+  std::vector<Failed> failed_worlds_;   // before anybody joined: the first failure of each
 };
 
 // True of a signal that comes from outside of a program.

@@ -24,6 +24,7 @@ Job::Job(JobOptions options, JobPolicy policy)
       time_(options_.pace),
       budget_(options_.elastic.budget),
       init_watch_(options_.init_timeout),
+      common_cause_(options_.elastic.budget.restarts),
       random_state_(options_.elastic.jitter_seed) {}
 
 Job::Job(JobOptions options) : Job(std::move(options), JobPolicy::elastic()) {}

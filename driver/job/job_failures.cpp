@@ -105,7 +105,9 @@ void Job::worker_failed(std::size_t index, const std::string& how, int exit_code
       policy_.restarts_workers && by_itself && wanted && !leaves && is_blamed;
   if (can_have_common_cause && !stop_has_begun()) {
     const CommonCause::Place place{worker.member.host, worker.member.slot};
-    fault = common_cause_.failed({worker.member.incarnation, place, how}, situation(), now_);
+    const std::uint64_t generation = was_member ? worlds_.in_force().generation : 0;
+    fault = common_cause_.failed({worker.member.incarnation, place, how, generation}, situation(),
+                                 now_);
   }
   end(index, never_ran ? WorkerState::never_started : WorkerState::exited);
   workers_[index].how = how;

@@ -8,6 +8,9 @@ namespace {
 
 using std::chrono::seconds;
 
+const CommonCause::Place a0{"a", 0}, a1{"a", 1}, a2{"a", 2}, a3{"a", 3}, b0{"b", 0}, b1{"b", 1},
+    b2{"b", 2}, c0{"c", 0}, d0{"d", 0};
+
 class CommonCauseTest : public testing::Test {
  protected:
   // A worker in each of these slots, in this order; the newest of a slot is the one that is meant.
@@ -20,7 +23,8 @@ class CommonCauseTest : public testing::Test {
   void join(const CommonCause::Place& place) { cause_.joined(workers_.at(place)); }
   void is_lost(const CommonCause::Place& place) { cause_.lost(workers_.at(place)); }
   std::string fails(const CommonCause::Place& place, const std::string& how = "code 1") {
-    const auto verdict = cause_.failed({workers_.at(place), place, how}, situation_, now_);
+    const auto verdict =
+        cause_.failed({workers_.at(place), place, how, generation_}, situation_, now_);
     first_ = verdict ? verdict->first : 0;
     return verdict ? verdict->why : "";
   }
@@ -30,8 +34,19 @@ class CommonCauseTest : public testing::Test {
     situation_.world_size = places.size();
   }
 
-  CommonCause cause_;
+  // A world of all eight slots, which ends when the worker in one of them has failed.
+  std::string world_fails(const CommonCause::Place& place, const std::string& how = "code 1") {
+    ++generation_;
+    const std::vector<CommonCause::Place> all{a0, a1, a2, a3, b0, b1, b2, c0};
+    launch(all);
+    const std::string why = fails(place, how);
+    for (const auto& one : all) is_lost(one);
+    return why;
+  }
+
+  CommonCause cause_{3};
   CommonCause::Situation situation_{.world_size = 8, .world_hosts = 4, .hosts = 4, .slots = 8};
+  std::uint64_t generation_ = 0;  // of the world of which those that fail are members
   TimePoint now_{std::chrono::hours(1)};
   Incarnation first_ = 0;  // the worker that the last verdict names
 
@@ -39,9 +54,6 @@ class CommonCauseTest : public testing::Test {
   std::map<CommonCause::Place, Incarnation> workers_;
   Incarnation last_ = 0;
 };
-
-const CommonCause::Place a0{"a", 0}, a1{"a", 1}, a2{"a", 2}, a3{"a", 3}, b0{"b", 0}, b1{"b", 1},
-    b2{"b", 2}, c0{"c", 0}, d0{"d", 0};
 
 // ---- the first workers ----
 
@@ -129,6 +141,69 @@ TEST_F(CommonCauseTest, needs_a_failure_of_its_own_in_a_slot_whose_worker_was_lo
   launch({a0, b0});
   EXPECT_EQ(fails(b0), "");
   EXPECT_NE(fails(a0), "");
+}
+
+// ---- worlds of which the first failure ends all others ----
+
+TEST_F(CommonCauseTest, is_found_when_more_worlds_than_restarts_fail_in_several_places) {
+  situation_.hosts = 3;
+  EXPECT_EQ(world_fails(a1), "");
+  EXPECT_EQ(world_fails(b0), "");
+  EXPECT_EQ(world_fails(c0), "");
+  EXPECT_EQ(world_fails(a1),
+            "4 worlds failed this way one after the other, first in 3 slots of 3 hosts");
+  EXPECT_EQ(first_, 2U);
+}
+
+TEST_F(CommonCauseTest, needs_worlds_that_fail_in_three_slots_if_there_are_three) {
+  situation_.hosts = 1;
+  for (const auto& place : {a0, a1, a0, a1, a0, a1}) EXPECT_EQ(world_fails(place), "");
+  EXPECT_NE(world_fails(a2), "");
+}
+
+TEST_F(CommonCauseTest, needs_worlds_that_fail_in_both_slots_if_there_are_but_two) {
+  situation_.hosts = 1;
+  situation_.slots = 2;
+  for (const auto& place : {a0, a0, a0, a0, a0}) EXPECT_EQ(world_fails(place), "");
+  EXPECT_NE(world_fails(a1), "");
+}
+
+TEST_F(CommonCauseTest, is_not_found_in_worlds_that_fail_on_one_host_of_several) {
+  situation_.hosts = 2;
+  for (const auto& place : {a0, a1, a2, a3, a0, a1, a2, a3}) EXPECT_EQ(world_fails(place), "");
+  EXPECT_NE(world_fails(b0), "");
+}
+
+TEST_F(CommonCauseTest, counts_the_first_failure_of_a_world_only) {
+  situation_.hosts = 1;
+  for (int world = 0; world < 10; ++world) {
+    ++generation_;
+    launch({a0, a1, a2, a3});
+    for (const auto& place : {a0, a1, a2}) EXPECT_EQ(fails(place), "");
+    is_lost(a3);
+  }
+}
+
+TEST_F(CommonCauseTest, is_not_found_in_worlds_that_fail_in_different_ways) {
+  situation_.hosts = 1;
+  for (const auto& place : {a0, a1, a2}) EXPECT_EQ(world_fails(place), "");
+  for (const auto& place : {a3, b0, b1}) EXPECT_EQ(world_fails(place, "code 2"), "");
+  EXPECT_NE(world_fails(b2, "code 2"), "");
+}
+
+TEST_F(CommonCauseTest, forgets_worlds_that_failed_before_one_has_worked) {
+  situation_.hosts = 1;
+  for (const auto& place : {a0, a1, a2}) EXPECT_EQ(world_fails(place), "");
+  cause_.forget_fresh();
+  for (const auto& place : {a0, a1, a2}) EXPECT_EQ(world_fails(place), "");
+}
+
+TEST_F(CommonCauseTest, does_not_count_a_spare_as_a_world) {
+  situation_.hosts = 1;
+  for (const auto& place : {a1, a2, a3, b0, b1, b2}) {
+    launch({a0, place});
+    EXPECT_EQ(fails(place), "");
+  }
 }
 
 // ---- later ones ----
