@@ -130,7 +130,7 @@ Result<Values> take_root(std::string_view source, const YAML::Node& root) {
     }
     HVD_RETURN_IF_ERROR(take_section(source, section, entry.second, values));
   }
-  HVD_RETURN_IF_ERROR(check_one_host_source(values, cat(source, ": ")));
+  HVD_RETURN_IF_ERROR(check_one_host_source(values));
   return values;
 }
 

@@ -45,20 +45,18 @@ Status check_nothing_elastic(const Values& values) {
 // Options that an elastic job cannot have.
 Status check_compatible_options(const SettingsReader& settings, const driver::JobSpec& spec,
                                 bool discovers) {
-  const std::string why = settings.has("host-discovery-script") ? "--host-discovery-script"
-                          : settings.has("min-np")              ? "--min-np"
-                          : settings.has("max-np")              ? "--max-np"
-                                                                : "--max-restarts";
+  const char* const why = settings.has("host-discovery-script") ? "host-discovery-script"
+                          : settings.has("min-np")              ? "min-np"
+                          : settings.has("max-np")              ? "max-np"
+                                                                : "max-restarts";
   if (spec.legacy_clients) {
-    return invalid(cat(
-        why, " and --legacy-clients: programs built with Horovod cannot run in an elastic job"));
+    return invalid(cat(settings.name(why), " and ", settings.name("legacy-clients"),
+                       ": programs built with Horovod cannot run in an elastic job"));
   }
-  if (discovers) return {};
-  if (settings.has("discovery-interval") && !settings.has("host-discovery-script")) {
-    return invalid("--discovery-interval: there is no --host-discovery-script to run");
-  }
-  if (settings.has("discovery-timeout") && !settings.has("host-discovery-script")) {
-    return invalid("--discovery-timeout: there is no --host-discovery-script to run");
+  if (discovers || settings.has("host-discovery-script")) return {};
+  for (const std::string_view flag : {"discovery-interval", "discovery-timeout"}) {
+    if (!settings.has(flag)) continue;
+    return invalid(cat(settings.name(flag), ": there is no --host-discovery-script to run"));
   }
   return {};
 }
@@ -79,7 +77,8 @@ Result<driver::Limits> limits_of(const SettingsReader& settings, const driver::J
   }
 
   if (!plan.members.empty()) {
-    HVD_RETURN_IF_ERROR(driver::check_least(limits.least, spec.hosts, plan));
+    const Status least = driver::check_least(limits.least, spec.hosts, plan);
+    HVD_RETURN_IF_ERROR(settings.explain("min-np", least));
   }
   return limits;
 }
@@ -111,13 +110,13 @@ Status check_worker_numbers(const Values& values) {
   const int least = settings.integer("min-np");
   const int most = settings.integer("max-np");
   if (most > 0 && wanted > most) {
-    return invalid(cat("--max-np ", most, " is less than -np ", wanted));
+    return invalid(cat(settings.shown("max-np"), " is less than ", settings.shown("num-proc")));
   }
   if (wanted > 0 && least > wanted) {
-    return invalid(cat("--min-np ", least, " is more than -np ", wanted));
+    return invalid(cat(settings.shown("min-np"), " is more than ", settings.shown("num-proc")));
   }
   if (most > 0 && least > most) {
-    return invalid(cat("--min-np ", least, " is more than --max-np ", most));
+    return invalid(cat(settings.shown("min-np"), " is more than ", settings.shown("max-np")));
   }
   return {};
 }

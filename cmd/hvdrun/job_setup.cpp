@@ -79,7 +79,7 @@ Result<std::vector<driver::HostSlots>> hosts_of(
     }
     hosts.push_back(driver::slots_of(host, slots));
   }
-  if (slurm) HVD_RETURN_IF_ERROR(check_nodes(hosts, *slurm));
+  if (slurm) HVD_RETURN_IF_ERROR(settings.explain("hosts-from", check_nodes(hosts, *slurm)));
   return hosts;
 }
 
@@ -139,14 +139,14 @@ Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
   spec.advertise_address = settings.text("advertise-address");
   if (settings.has("port-range")) spec.ports = parse_port_range(settings.text("port-range"));
   if (spec.ports && settings.text("transport") == "gloo-tcp") {
-    return invalid(cat("--port-range ", spec.ports->to_string(),
-                       " and --transport gloo-tcp: Gloo listens on ports that the kernel chooses"));
+    return invalid(cat(settings.shown("port-range"), " and ", settings.shown("transport"),
+                       ": Gloo listens on ports that the kernel chooses"));
   }
   spec.heartbeat_timeout = settings.seconds("heartbeat-timeout");
   spec.orphan_timeout = settings.seconds("orphan-timeout");
   if (spec.orphan_timeout < spec.heartbeat_timeout) {
-    return invalid(cat("--orphan-timeout ", settings.text("orphan-timeout"),
-                       " is shorter than --heartbeat-timeout ", settings.text("heartbeat-timeout"),
+    return invalid(cat(settings.shown("orphan-timeout"), " is shorter than ",
+                       settings.shown("heartbeat-timeout"),
                        ": a host would end its workers before it counts as lost"));
   }
   return {};
@@ -156,7 +156,8 @@ Result<std::optional<JoinListener>> join_listener(const SettingsReader& settings
                                                   const driver::JobSpec& spec, bool elastic) {
   if (!settings.has("join-bind")) {
     if (settings.has("require-label")) {
-      return invalid("--require-label: no host can join this job, since it has no --join-bind");
+      return invalid(cat(settings.name("require-label"),
+                         ": no host can join this job, since it has no --join-bind"));
     }
     return std::optional<JoinListener>();
   }
@@ -165,7 +166,8 @@ Result<std::optional<JoinListener>> join_listener(const SettingsReader& settings
   auto bind = rendezvous::parse_bind_address(settings.text("join-bind"));
   if (!bind.ok()) return bind.status().with_context("--join-bind");
   if (!elastic && spec.hosts.empty() && spec.processes == 0) {
-    return invalid("--join-bind without hosts needs -np, the number of workers");
+    return invalid(
+        cat(settings.name("join-bind"), " without hosts needs -np, the number of workers"));
   }
   return std::optional(
       JoinListener{std::move(*bind), settings.text("token-file"), std::move(labels)});
@@ -174,7 +176,8 @@ Result<std::optional<JoinListener>> join_listener(const SettingsReader& settings
 Result<std::optional<MetricsListener>> metrics_listener(const SettingsReader& settings) {
   if (!settings.has("metrics-bind")) {
     if (settings.has("metrics-token-file")) {
-      return invalid("--metrics-token-file: nobody can ask for metrics without --metrics-bind");
+      return invalid(cat(settings.name("metrics-token-file"),
+                         ": nobody can ask for metrics without --metrics-bind"));
     }
     return std::optional<MetricsListener>();
   }
@@ -214,9 +217,12 @@ Status add_metrics(JobSetup& setup) {
 Status take_suspension(const SettingsReader& settings, JobSetup& setup) {
   setup.requeue = settings.boolean("requeue");
   if (setup.requeue && !setup.slurm) {
-    return invalid("--requeue: the job does not run in an allocation of Slurm");
+    return invalid(
+        cat(settings.name("requeue"), ": the job does not run in an allocation of Slurm"));
   }
-  if (setup.requeue) HVD_RETURN_IF_ERROR(check_requeue(setup.slurm->job));
+  if (setup.requeue) {
+    HVD_RETURN_IF_ERROR(settings.explain("requeue", check_requeue(setup.slurm->job)));
+  }
   if (!setup.spec.elastic) return {};
   if (setup.slurm) setup.spec.elastic->suspended_by = {SIGTERM, SIGUSR1};
   if (!settings.has("state-file")) return {};

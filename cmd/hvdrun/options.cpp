@@ -163,7 +163,7 @@ Status take_settings(const Parser& parser, Values& values) {
     if (!checked.ok()) return checked.status();
     values[flag] = {std::move(*checked), "--" + flag};
   }
-  return check_one_host_source(values, "");
+  return check_one_host_source(values);
 }
 
 }  // namespace

@@ -126,14 +126,15 @@ Result<Values> values_from_environment(const EnvironmentLookup& lookup) {
   return values;
 }
 
-Status check_one_host_source(const Values& values, std::string_view where) {
+Status check_one_host_source(const Values& values) {
   std::vector<std::string> said;
   for (const auto flag : kHostFlags) {
-    if (values.count(flag) != 0) said.push_back(cat("--", flag));
+    const auto found = values.find(flag);
+    if (found != values.end()) said.push_back(found->second.source);
   }
   if (said.size() < 2) return {};
-  return {Code::invalid_argument, cat(where, join(said, " and "), ": give one of them, not ",
-                                      said.size() == 2 ? "both" : "all")};
+  return {Code::invalid_argument,
+          cat(join(said, " and "), ": give one of them, not ", said.size() == 2 ? "both" : "all")};
 }
 
 Values merge(Values stronger, const Values& weaker) {

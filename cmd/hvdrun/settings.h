@@ -63,7 +63,7 @@ Result<Values> values_from_environment(const EnvironmentLookup& lookup);
 // merge() takes a value of `stronger` over one of `weaker`. A host list, a hostfile and a discovery
 // script are alternatives: one of them in `stronger` hides all of them in `weaker`. More than one
 // in the same source is an error.
-Status check_one_host_source(const Values& values, std::string_view where);
+Status check_one_host_source(const Values& values);
 Values merge(Values stronger, const Values& weaker);
 
 }  // namespace hvd::cli

@@ -195,21 +195,21 @@ Result<std::optional<discovery::SlurmAllocation>> slurm_hosts(
                                              discovery::is_in_slurm_allocation(lookup));
   if (!is_chosen) return std::optional<discovery::SlurmAllocation>();
   if (settings.has("host-discovery-script")) {
-    return invalid(
-        "--hosts-from slurm and --host-discovery-script: both say which hosts there are; give one "
-        "of them");
+    return invalid(cat(settings.shown("hosts-from"), " and ",
+                       settings.name("host-discovery-script"),
+                       ": both say which hosts there are; give one of them"));
   }
 
   if (settings.has("join-bind") && !is_elastic(values)) {
-    return invalid(
-        "--hosts-from slurm and --join-bind: in a job that is not elastic agents are started by "
-        "srun "
-        "or join by themselves, not both; --min-np makes it elastic");
+    return invalid(cat(settings.shown("hosts-from"), " and ", settings.name("join-bind"),
+                       ": in a job that is not elastic agents are started by srun or join by "
+                       "themselves, not both; --min-np makes it elastic"));
   }
 
   auto allocation = current_allocation(lookup);
   if (!allocation.ok()) {
-    return allocation.status().with_context(from == "slurm" ? "--hosts-from slurm" : "Slurm");
+    return allocation.status().with_context(from == "slurm" ? settings.shown("hosts-from")
+                                                            : "Slurm");
   }
   if (const int slots = settings.integer("slots-per-host"); slots > 0) {
     for (auto& node : allocation->nodes) node.slots = slots;
