@@ -27,6 +27,7 @@
 #include "cmd/hvdrun/options.h"
 #include "cmd/hvdrun/report.h"
 #include "cmd/hvdrun/slurm_setup.h"
+#include "cmd/hvdrun/useless_settings.h"
 #include "rendezvous/standalone.h"
 
 namespace hvd::cli {
@@ -247,6 +248,9 @@ int run(const CommandLine& line) {
     if (!alone.ok()) return fail(alone);
   }
   for (const auto& warning : warnings_of_misspelt_settings(environment)) {
+    print_error(cat("warning: ", warning));
+  }
+  for (const auto& warning : warnings_of_useless_settings(*values)) {
     print_error(cat("warning: ", warning));
   }
   auto setup = set_up_job(line, *values, environment);

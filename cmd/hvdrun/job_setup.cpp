@@ -153,8 +153,14 @@ Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
 }
 
 Result<std::optional<JoinListener>> join_listener(const SettingsReader& settings,
-                                                  const driver::JobSpec& spec, bool elastic) {
+                                                  const driver::JobSpec& spec, bool elastic,
+                                                  bool is_slurm) {
   if (!settings.has("join-bind")) {
+    // Slurm's agents may read it as well.
+    if (settings.has("token-file") && !is_slurm) {
+      return invalid(cat(settings.name("token-file"),
+                         ": no host can join this job, since it has no --join-bind"));
+    }
     if (settings.has("require-label")) {
       return invalid(cat(settings.name("require-label"),
                          ": no host can join this job, since it has no --join-bind"));
@@ -281,7 +287,7 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   auto hosts = hosts_of(settings, spec.processes, is_elastic(values), setup.slurm);
   if (!hosts.ok()) return hosts.status();
   spec.hosts = std::move(*hosts);
-  auto join = join_listener(settings, spec, is_elastic(values));
+  auto join = join_listener(settings, spec, is_elastic(values), setup.slurm.has_value());
   if (!join.ok()) return join.status();
   setup.join = std::move(*join);
   auto metrics = metrics_listener(settings);

@@ -30,6 +30,61 @@ TEST(HvdrunUsage, TheDryRunShowsThePlanAndWarnsOfOversubscription) {
   EXPECT_TRUE(status.err.starts_with("hvdrun: warning: ")) << status.err;
 }
 
+struct Useless {
+  Arguments flags;
+  std::string warning;  // "": there is none
+};
+
+TEST(HvdrunUsage, AFlagThatAnotherOneMakesUselessHasAWarning) {
+  const std::string check = " has no effect with --no-stall-check";
+  const std::vector<Useless> rows{
+      {{"--autotune-log-file", "t"}, "--autotune-log-file has no effect without --autotune"},
+      {{"--no-autotune", "--autotune-warmup-samples", "1"},
+       "--autotune-warmup-samples has no effect without --autotune"},
+      {{"--autotune-steps-per-sample", "1"},
+       "--autotune-steps-per-sample has no effect without --autotune"},
+      {{"--autotune", "--autotune-steps-per-sample", "1"}, ""},
+      {{"--no-stall-check", "--stall-check-warning-time-seconds", "1"},
+       "--stall-check-warning-time-seconds" + check},
+      {{"--no-stall-check", "--stall-check-shutdown-time-seconds", "1"},
+       "--stall-check-shutdown-time-seconds" + check},
+      {{"--stall-check-shutdown-time-seconds", "1"}, ""},
+      {{"--tag-output", "none", "--prefix-output-with-timestamp"},
+       "--prefix-output-with-timestamp has no effect with --tag-output none"},
+      {{"--tag-output", "none", "--no-prefix-output-with-timestamp"}, ""},
+      {{"--prefix-output-with-timestamp"}, ""},
+      {{"--timeline-mark-cycles"}, "--timeline-mark-cycles has no effect without --timeline"},
+      {{"--timeline-mark-cycles", "--timeline-filename", "DYNAMIC"},
+       "--timeline-mark-cycles has no effect with --timeline-filename DYNAMIC"},
+      {{"--timeline-mark-cycles", "--timeline-filename", "t"}, ""},
+      {{"--ssh-host-key", "off", "--ssh-known-hosts", "k"},
+       "--ssh-known-hosts has no effect with --ssh-host-key off"},
+      {{"--ssh-known-hosts", "k"}, ""},
+  };
+  for (const Useless& row : rows) {
+    Arguments words{binary("hvdrun"), "--dry-run"};
+    words.insert(words.end(), row.flags.begin(), row.flags.end());
+    words.emplace_back("p");
+    const auto status = run(words);
+    EXPECT_EQ(status.code, 0) << status.err;
+    const bool is_warned = !row.warning.empty();
+    EXPECT_EQ(status.err.empty(), !is_warned) << status.err;
+    if (is_warned)
+      EXPECT_TRUE(status.err.starts_with("hvdrun: warning: " + row.warning)) << status.err;
+  }
+}
+
+TEST(HvdrunUsage, AUselessSettingIsNamedByItsKeyAndNotWarnedOfInTheEnvironment) {
+  const TemporaryDirectory directory;
+  const auto file = directory.file("job.yaml", "autotune: {log_file: t}\n").string();
+  const auto keyed = run({binary("hvdrun"), "--config-file", file, "--dry-run", "p"});
+  EXPECT_EQ(keyed.err, "hvdrun: warning: " + file +
+                           ":1: autotune.log_file has no effect without --autotune\n");
+  ProcessOptions options;
+  options.environment = {{"HOROVOD_AUTOTUNE_LOG", "t"}};
+  EXPECT_EQ(run({binary("hvdrun"), "--dry-run", "p"}, options).err, "");
+}
+
 TEST(HvdrunUsage, WithoutHostsItIsThisMachine) {
   const auto one = run({binary("hvdrun"), "--dry-run", "p"});
   EXPECT_TRUE(contains(one.out, "0     localhost  0     0 of 1     0 of 1\nin ")) << one.out;
