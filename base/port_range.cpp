@@ -30,10 +30,6 @@ std::optional<PortRange> parse_port_range(std::string_view text) {
   return PortRange{*first, *last};
 }
 
-int ports_needed(int workers, bool has_hvdrun) {
-  return kPortsOfAWorker * workers + kPortsOfAHost + (has_hvdrun ? kPortsOfHvdrun : 0);
-}
-
 Result<std::uint16_t> take_port(const PortRange& range, std::uint16_t avoided,
                                 std::string_view where,
                                 const std::function<Status(std::uint16_t port)>& take) {

@@ -39,9 +39,9 @@ struct ListenPorts {
 inline constexpr int kPortsOfAWorker = 2;  // for the control tree, and for data
 // The agent's, until the first worker starts, and then MASTER_PORT.
 inline constexpr int kPortsOfAHost = 1;
-// Of the rendezvous service, in addition, on hvdrun's machine.
+// Of the rendezvous service, in addition, on hvdrun's machine. Other listeners of hvdrun come on
+// top if their port is 0 or one of the range.
 inline constexpr int kPortsOfHvdrun = 1;
-int ports_needed(int workers, bool has_hvdrun);
 
 // Tries one port of the range after the other, from a random one on, and returns the one that was
 // taken. `take` returns the error already_exists if a program has the port; any other error ends

@@ -124,7 +124,8 @@ Status JobRunner::check_ports(HostIndex host, int workers) const {
   if (!error.empty()) return {Code::resource_exhausted, error};
 
   const event::FoundHost& found = hosts_[host].found;
-  return driver::check_ports(*spec_.ports, found.host.name, workers, found.local);
+  const int of_hvdrun = found.local ? spec_.ports_of_hvdrun : 0;
+  return driver::check_ports(*spec_.ports, found.host.name, workers, of_hvdrun);
 }
 
 void JobRunner::perform(const action::ChooseAddresses& /*action*/) {

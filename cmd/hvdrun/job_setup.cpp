@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "cmd/hvdrun/slurm_setup.h"
 #include "discovery/hosts.h"
 #include "driver/agents/host_source.h"
+#include "driver/core/this_machine.h"
 #include "rendezvous/standalone.h"
 
 namespace hvd::cli {
@@ -199,6 +201,30 @@ Result<std::optional<driver::PageSpec>> page_spec(const SettingsReader& settings
   return std::optional(driver::PageSpec{std::move(*bind)});
 }
 
+// How many of the ports hvdrun's own listeners take.
+int ports_of_hvdrun(const JobSetup& setup) {
+  const auto takes_one = [&](const auto& listener) {
+    if (!listener) return 0;
+    const std::uint16_t port = listener->bind.port;
+    return port == 0 || setup.spec.ports->contains(port) ? 1 : 0;
+  };
+  return kPortsOfHvdrun + takes_one(setup.join) + takes_one(setup.metrics) +
+         takes_one(setup.spec.page) + (setup.slurm ? 1 : 0);
+}
+
+// Each host of the plan has ports enough. Names that only a resolver knows may be hvdrun's machine,
+// too, which is seen later.
+Status check_port_range(const driver::JobSpec& spec, const driver::Plan& plan) {
+  std::map<std::string, int> workers;
+  for (const auto& member : plan.members) ++workers[member.host];
+  for (const auto& [host, count] : workers) {
+    const bool is_here = driver::is_this_machine_without_lookup(host).value_or(false);
+    const int of_hvdrun = is_here ? spec.ports_of_hvdrun : 0;
+    HVD_RETURN_IF_ERROR(driver::check_ports(*spec.ports, host, count, of_hvdrun));
+  }
+  return {};
+}
+
 // A token that lets agents join lets its holder read the job's secrets, and a Prometheus shows its
 // token in the clear.
 Status check_tokens_differ(const driver::JobSpec& spec, const std::string& token_file) {
@@ -326,7 +352,11 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
 
   spec.ssh = ssh_options(settings);
   HVD_RETURN_IF_ERROR(take_network(settings, spec));
-  if (spec.ports) HVD_RETURN_IF_ERROR(driver::check_ports(*spec.ports, setup.plan));
+  if (spec.ports) {
+    spec.ports_of_hvdrun = ports_of_hvdrun(setup);
+    const Status enough = check_port_range(spec, setup.plan);
+    HVD_RETURN_IF_ERROR(settings.explain("port-range", enough));
+  }
   if (spec.page) spec.page->ports = {spec.ports};
 
   setup.output.directory = settings.text("output-filename");

@@ -126,6 +126,7 @@ struct JobSpec {
   std::vector<std::string> network_interfaces;  // empty: any
   // For all listeners on all hosts. The workers have it as HVD_PORT_RANGE in `environment`.
   std::optional<PortRange> ports;
+  int ports_of_hvdrun = kPortsOfHvdrun;  // of `ports`, for hvdrun's own listeners
   bool legacy_clients = false;
   std::optional<JournalSpec> journal;  // nothing: none is kept
   std::optional<MetricsSpec> metrics;

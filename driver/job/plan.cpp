@@ -138,23 +138,14 @@ Result<Plan> plan_static(const std::vector<HostSlots>& hosts, int processes, boo
   return plan;
 }
 
-Status check_ports(const PortRange& range, const std::string& host, int workers, bool has_hvdrun) {
-  const int needed = ports_needed(workers, has_hvdrun);
+Status check_ports(const PortRange& range, const std::string& host, int workers, int of_hvdrun) {
+  const int needed = kPortsOfAWorker * workers + kPortsOfAHost + of_hvdrun;
   if (needed <= range.size()) return {};
   return {
       Code::resource_exhausted,
       cat("--port-range ", range.to_string(), " has too few ports (", range.size(), ") for host ",
           host, ", which needs ", needed, ": ", kPortsOfAWorker, " for each of its workers (",
           workers, ") and ", needed - kPortsOfAWorker * workers, " more")};
-}
-
-Status check_ports(const PortRange& range, const Plan& plan) {
-  std::map<std::string, int> workers;
-  for (const auto& member : plan.members) ++workers[member.host];
-  for (const auto& [host, count] : workers) {
-    HVD_RETURN_IF_ERROR(check_ports(range, host, count, false));
-  }
-  return {};
 }
 
 Status check_least(int least, const std::vector<HostSlots>& hosts, const Plan& plan) {

@@ -45,10 +45,8 @@ Result<Plan> plan_static(const std::vector<HostSlots>& hosts, int processes, boo
 Status check_least(int least, const std::vector<HostSlots>& hosts, const Plan& plan);
 
 // Whether the range has a port for each listener on a host with so many workers; ports that other
-// programs have are not known here. `has_hvdrun`: it is the machine of hvdrun.
-Status check_ports(const PortRange& range, const std::string& host, int workers, bool has_hvdrun);
-// The same for each host of a plan, of which none is known to be hvdrun's.
-Status check_ports(const PortRange& range, const Plan& plan);
+// programs have are not known here. `of_hvdrun` are those that hvdrun itself takes there.
+Status check_ports(const PortRange& range, const std::string& host, int workers, int of_hvdrun);
 
 // How many keys each scope of Horovod's own clients gets (its global, local_<host> and
 // cross_<local rank>).
