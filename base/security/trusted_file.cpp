@@ -11,6 +11,7 @@
 #include <linux/magic.h>
 #include <mutex>
 #include <pwd.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 #include <utility>
@@ -29,6 +30,10 @@ std::string octal(mode_t mode) {
   std::array<char, 8> digits{};
   std::snprintf(digits.data(), digits.size(), "%04o", mode & 07777U);
   return digits.data();
+}
+
+bool is_null_device(const struct stat& about) {
+  return S_ISCHR(about.st_mode) && about.st_rdev == makedev(1, 3);
 }
 
 Status refuse(std::string_view what, const std::string& path, std::string_view why) {
@@ -96,7 +101,7 @@ class Walk {
 
   Result<UniqueFd> open(FileKind kind) {
     HVD_RETURN_IF_ERROR(take(path_));
-    const int waiting = kind == FileKind::regular ? O_NONBLOCK : 0;
+    const int waiting = kind == FileKind::any ? 0 : O_NONBLOCK;
     while (!rest_.empty()) {
       const std::string name = std::move(rest_.front());
       rest_.pop_front();
@@ -234,7 +239,8 @@ FileUser this_user(const struct stat& about, FileTrust trust) {
 
 Status check_trusted_file(const struct stat& about, const FileUser& user, const std::string& path,
                           std::string_view what, FileTrust trust, FileKind kind) {
-  if (kind == FileKind::regular && !S_ISREG(about.st_mode)) {
+  const bool may_be_null = kind == FileKind::regular_or_null && is_null_device(about);
+  if (kind != FileKind::any && !S_ISREG(about.st_mode) && !may_be_null) {
     return {Code::invalid_argument, cat(what, " ", path, " is not a regular file")};
   }
   if (!is_ours(about.st_uid, user.uid)) {

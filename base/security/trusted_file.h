@@ -34,7 +34,8 @@ enum class FileTrust {
 
 enum class FileKind {
   regular,
-  any,  // also a pipe or a device, of which nothing but its owner is looked at
+  regular_or_null,  // also /dev/null, which stands for an empty file
+  any,              // also a pipe or a device, of which nothing but its owner is looked at
 };
 
 // Opens `path` for reading. `what` names it in errors: "token file". not_found: there is no such

@@ -22,6 +22,8 @@ namespace {
 
 constexpr int kMostLines = 1'000'000;
 constexpr std::string_view kWhat = "known hosts";
+// A pipe may have no writer, and a device no end.
+constexpr FileKind kKind = FileKind::regular_or_null;
 
 struct Entry {
   ssh_knownhosts_entry* entry = nullptr;
@@ -53,7 +55,7 @@ void lock_if_possible(int fd) {
 }
 
 Result<UniqueFd> open_known_hosts(const std::string& file) {
-  return open_trusted_file(file, kWhat, FileTrust::known_hosts, FileKind::any);
+  return open_trusted_file(file, kWhat, FileTrust::known_hosts, kKind);
 }
 
 // Another name of an open file.
@@ -120,8 +122,10 @@ std::string hashed_name(const std::string& name) {
 
 Status check_known_hosts(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
-    const auto fd = open_known_hosts(file);
-    if (fd.status().code() == Code::failed_precondition) return fd.status();
+    const Status opened = open_known_hosts(file).status();
+    const bool is_refused =
+        opened.code() == Code::failed_precondition || opened.code() == Code::invalid_argument;
+    if (is_refused) return opened;
   }
   return {};
 }
@@ -182,8 +186,7 @@ Status append_known_host(const std::string& file, const std::string& name, ssh_k
   }
   const UniqueFd fd = open_to_append(file);
   if (!fd) return Status::from_errno(cat("open ", file), errno);
-  HVD_RETURN_IF_ERROR(
-      check_trusted_file(fd.get(), file, kWhat, FileTrust::known_hosts, FileKind::any));
+  HVD_RETURN_IF_ERROR(check_trusted_file(fd.get(), file, kWhat, FileTrust::known_hosts, kKind));
 
   lock_if_possible(fd.get());
   if (ends_in_mid_line(fd.get())) line.insert(0, "\n");

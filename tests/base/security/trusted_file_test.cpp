@@ -185,6 +185,15 @@ TEST_F(TrustedFileOnDisk, LinksOfOursAreFollowed) {
   const auto fifo = (directory_.path() / "pipe").string();
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_EQ(open(fifo), Code::invalid_argument) << "and nobody waits for a writer";
+  const auto open_or_null = [](const std::string& path) {
+    return open_trusted_file(path, "file", FileTrust::known_hosts, FileKind::regular_or_null)
+        .status()
+        .code();
+  };
+  EXPECT_EQ(open_or_null(fifo), Code::invalid_argument);
+  EXPECT_EQ(open_or_null("/dev/zero"), Code::invalid_argument);
+  EXPECT_EQ(open_or_null("/dev/null"), Code::ok);
+  EXPECT_EQ(open("/dev/null"), Code::invalid_argument);
 }
 
 TEST_F(TrustedFileOnDisk, ALinkInADirectoryThatEverybodyMayWriteHasToLieInASticky) {

@@ -129,6 +129,20 @@ TEST_F(KnownHosts, AFileOfSomebodyElseIsNeitherReadNorWritten) {
   }
 }
 
+// A pipe without a writer would keep its reader waiting, and a device without an end fill memory.
+TEST_F(KnownHosts, APipeAndADeviceAreRefusedAndNotRead) {
+  const auto key = make_key("key");
+  const auto pipe = (directory_.path() / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& file : {pipe, std::string("/dev/full")}) {
+    const Status refused = check_known_hosts({"/dev/null", file});
+    ASSERT_EQ(refused.message(), cat("known hosts ", file, " is not a regular file"));
+    EXPECT_TRUE(look_up({file}, "host", key.get()).empty());
+    EXPECT_FALSE(append_known_host(file, "host", key.get()).ok());
+  }
+  EXPECT_TRUE(append_known_host("/dev/null", "host", key.get()).ok());
+}
+
 TEST_F(KnownHosts, AFileThatCannotBeWrittenIsNamed) {
   const auto key = make_key("key");
   const auto status = append_known_host("/proc/none", "host", key.get());
