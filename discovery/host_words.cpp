@@ -249,6 +249,11 @@ Result<Draft> parse_host(std::string_view text) {
 
 }  // namespace
 
+Status check_host_name(std::string_view name) {
+  const bool is_ipv6 = name.find(':') != std::string_view::npos && check_ipv6(name).ok();
+  return is_ipv6 ? Status() : check_name(name);
+}
+
 Status bad(std::string message) { return {Code::invalid_argument, std::move(message)}; }
 
 std::string shown(std::string_view text) { return quoted(text, kMaxShown); }

@@ -13,6 +13,9 @@ namespace hvd::discovery {
 
 inline constexpr std::size_t kMaxHostName = 253;  // of a name in the DNS
 
+// A name as in a list of hosts, or an IPv6 address without its brackets.
+Status check_host_name(std::string_view name);
+
 // The error of words that say no host.
 Status bad(std::string message);
 

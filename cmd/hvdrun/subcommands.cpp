@@ -151,9 +151,9 @@ Result<CommandLine> parse_agent(const std::vector<std::string>& arguments) {
   }
 
   AgentArguments& agent = line.agent;
-  if (agent.host.size() > discovery::kMaxHostName) {
-    return usage(cat("hvdrun agent: --host: the name is longer than ", discovery::kMaxHostName,
-                     " characters"));
+  if (!agent.host.empty()) {
+    const Status name = discovery::check_host_name(agent.host);
+    if (!name.ok()) return usage(cat("hvdrun agent: --host: ", name.message()));
   }
   if (parser.url.empty()) return usage("hvdrun agent: needs --join tls://ADDRESS:PORT");
   auto address = parse_join_url(parser.url);

@@ -40,9 +40,10 @@ constexpr std::size_t kMaxReported = 1000;  // refusals that are not reported ag
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::size_t kShareOfDescriptors = 4;  // one in so many is for pending handshakes
 
-// Host names appear in messages and in the environment of workers.
+// Host names appear in messages and in the environment of workers. One that begins with '-' would
+// be taken for an option somewhere.
 bool is_host_name(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxHostName &&
+  return !name.empty() && name.size() <= kMaxHostName && name.front() != '-' &&
          std::all_of(name.begin(), name.end(), [](const char character) {
            return std::isalnum(static_cast<unsigned char>(character)) != 0 ||
                   std::string_view(".-_:[]%").find(character) != std::string_view::npos;

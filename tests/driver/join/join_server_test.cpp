@@ -387,6 +387,7 @@ TEST(JoinServer, AJoinMessageIsCheckedAndAnswered) {
       {{"another build", "h1", 1}, "its build is \"another build\""},
       {{std::string(build_id()), "", 1}, "invalid host name"},
       {{std::string(build_id()), "a\nb", 1}, "invalid host name"},
+      {{std::string(build_id()), "-a", 1}, "invalid host name"},
       {{std::string(build_id()), std::string(301, 'a'), 1}, "invalid host name"},
       {{std::string(build_id()), "h1", 0}, "it has 0 slots"},
       {{std::string(build_id()), "h1", -1}, "it has -1 slots"},
