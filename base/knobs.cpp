@@ -88,7 +88,9 @@ constexpr std::array kKnobs{
          .horovod_name = "HOROVOD_AUTOTUNE",
          .type = KnobType::boolean,
          .default_text = "0",
-         .help = "Tune the fusion threshold and the cycle time during training"},
+         .help =
+             "Tune the fusion threshold, the cycle time, the response cache, and whether allreduce "
+             "and allgather are hierarchical, during training"},
     Knob{.flag = "autotune-log-file",
          .config_key = "autotune.log_file",
          .variable = "HVD_AUTOTUNE_LOG",
@@ -279,7 +281,8 @@ constexpr std::array kKnobs{
          .default_text = "3600",
          .minimum = 0.001,
          .maximum = kYearInSeconds,
-         .help = "Seconds that hvd::init() waits for ranks that run but have not called it"},
+         .help = "Seconds that hvd::init() waits for ranks that run but have not called it, and "
+                 "hvd::shutdown() for ranks that still work"},
     Knob{.flag = "log-level",
          .config_key = "logging.level",
          .variable = "HVD_LOG_LEVEL",

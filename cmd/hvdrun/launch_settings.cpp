@@ -206,7 +206,8 @@ constexpr std::array kLaunchSettings{
          .variable = {},
          .horovod_name = {},
          .type = KnobType::text,
-         .help = "Seconds that a slot or a host is excluded after failures: at first, and at most"},
+         .help = "Seconds that a slot or a host is excluded after failures: at first, and at most "
+                 "(default: 10 600; with --failure-policy host: for the rest of the job)"},
     Knob{.flag = "leave-grace",
          .config_key = "elastic.leave_grace_seconds",
          .variable = "HVD_LEAVE_GRACE",

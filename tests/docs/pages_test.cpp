@@ -215,5 +215,35 @@ TEST(Pages, PagesThatTheSourcesNameExist) {
   }
 }
 
+// The block of lines that are indented, after the line that begins with `before`.
+std::string block_after(const std::string& page, const std::string& before) {
+  const auto begin = page.find("\n    ", page.find(before));
+  std::string block;
+  for (const auto& line : split(page.substr(begin + 1), '\n')) {
+    if (!line.empty() && !line.starts_with("    ")) break;
+    block += line.substr(std::min<std::size_t>(line.size(), 4)) + "\n";
+  }
+  return block;
+}
+
+TEST(Pages, TheConfigFileOfThePageOfHvdrunIsTaken) {
+  const auto page = content_of(source() / "docs" / "hvdrun.md");
+  const TemporaryDirectory directory;
+  const auto file =
+      directory.file("job.yaml", block_after(page, "`--config-file FILE` reads YAML"));
+  const auto plan = run({binary("hvdrun"), "--config-file", file.string(), "--dry-run", "p"});
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  EXPECT_EQ(plan.err, "");
+}
+
+TEST(Scripts, AnswerHelp) {
+  for (const char* const name :
+       {"build", "demo", "fresh-root", "package", "setup", "test", "wheel"}) {
+    const auto ended = run({(source() / "scripts" / name).string(), "--help"});
+    EXPECT_EQ(ended.code, 0) << name << ": " << ended.err;
+    EXPECT_NE(ended.out.find(cat("scripts/", name)), std::string::npos) << ended.out;
+  }
+}
+
 }  // namespace
 }  // namespace hvd::test

@@ -1,6 +1,7 @@
 // The man page and the completions have every flag that --help-all shows.
 #include "cmd/hvdrun/flag_table.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <regex>
 #include <set>
@@ -132,6 +133,13 @@ TEST(FlagTable, HelpLeavesOutFlagsThatOnlyCompatibilityAsksFor) {
   EXPECT_EQ(line->values.at("autotune-gaussian-process-noise").text, "0.5");
   EXPECT_EQ(line->values.at("autotune-bayes-opt-max-samples").text, "9");
   EXPECT_EQ(line->values.at("mpi-threads-disable").text, "1");
+}
+
+// A setting without a default in the table says in its help what holds without it.
+TEST(FlagTable, TheHelpNamesTheDefaultOfTheCooldown) {
+  std::string help = help_of({"--help"});
+  std::replace(help.begin(), help.end(), '\n', ' ');
+  EXPECT_TRUE(std::regex_search(help, std::regex("default: +10 +600"))) << help;
 }
 
 TEST(FlagTable, AnUnknownShellIsAnError) {
