@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
+#include <set>
 #include <utility>
 
 #include "base/machine/machine.h"
@@ -14,6 +14,22 @@ namespace {
 constexpr std::size_t kMaxProbers = 3;  // for one new host; one of them on this machine
 
 }  // namespace
+
+std::optional<HostIndex> host_to_rest(const std::vector<BrokenWay>& ways) {
+  std::map<HostIndex, std::set<HostIndex>> missed;
+  for (const auto& way : ways) {
+    missed[way.from].insert(way.to);
+    missed[way.to].insert(way.from);
+  }
+  std::optional<HostIndex> choice;
+  std::size_t most = 0;
+  for (const auto& [host, others] : missed) {
+    if (others.size() < most) continue;
+    most = others.size();
+    choice = host;
+  }
+  return choice;
+}
 
 AddressBook::AddressBook(boost::asio::io_context& io, rendezvous::Server& server,
                          AddressPreferences preferences, bool only_here, Callbacks callbacks)
@@ -84,21 +100,48 @@ void AddressBook::check(HostIndex host, const std::string& other) {
   const bool is_under_way =
       std::any_of(pending_probes_.begin(), pending_probes_.end(), [&](const auto& pending) {
         const PendingProbe& probe = pending.second;
-        return probe.checks && probe.prober == host && probe.about == about->first;
+        return probe.checks && probe.targets > 0 && probe.prober == host &&
+               probe.about == about->first;
       });
   if (is_under_way) return;
   // The agent there listens no more, since its workers run: its host refuses, if it is reached.
   const Known& known = about->second;
   send_probe({.targets = {{known.address, known.port, ""}}, .refusal_counts = true},
              {.prober = host, .about = about->first, .checks = true});
+  // The answer shows that the agent there lives. A host that is dead is found by its silence, and
+  // the hosts that miss it are sound.
+  send_probe({}, {.prober = about->first, .about = host, .checks = true});
 }
 
-void AddressBook::on_checked(HostIndex host, const std::string& other, const std::string& error) {
-  const auto known = known_.find(host);
-  if (error.empty() || known == known_.end()) return;
-  lost_each_other_[known->second.name] = other;
-  known_.erase(known);
-  callbacks_.on_error(host, cat("host ", other, " cannot be reached from it any more: ", error));
+// Workers on all hosts lose a host at once. The choice needs the results of all of them.
+void AddressBook::on_checked(const BrokenWay& way) {
+  const bool are_there = known_.contains(way.from) && known_.contains(way.to);
+  if (are_there && !way.error.empty()) broken_ways_.push_back(way);
+  const bool is_any_under_way =
+      std::any_of(pending_probes_.begin(), pending_probes_.end(),
+                  [](const auto& pending) { return pending.second.checks; });
+  if (is_any_under_way) return;
+  while (const auto host = host_to_rest(broken_ways_)) let_rest(*host);
+}
+
+void AddressBook::let_rest(HostIndex host) {
+  const auto way = *std::find_if(broken_ways_.begin(), broken_ways_.end(), [host](const auto& one) {
+    return one.from == host || one.to == host;
+  });
+  const std::string name = known_.at(host).name;
+  const std::string other = known_.at(way.from == host ? way.to : way.from).name;
+  lost_each_other_[name] = other;
+  remove(host);
+  callbacks_.on_error(
+      host, way.from == host
+                ? cat("host ", other, " cannot be reached from it any more: ", way.error)
+                : cat("it cannot be reached from host ", other, " any more: ", way.error));
+}
+
+void AddressBook::remove(HostIndex host) {
+  known_.erase(host);
+  std::erase_if(broken_ways_,
+                [host](const BrokenWay& way) { return way.from == host || way.to == host; });
 }
 
 void AddressBook::find_local(HostIndex host, const HostNetwork& network) {
@@ -184,8 +227,7 @@ Status AddressBook::on_probed(HostIndex host, const agent_link::Probed& probed) 
   const bool checks = pending->second.checks;
   pending_probes_.erase(pending);
   if (checks) {
-    const auto known = known_.find(about);
-    if (known != known_.end()) on_checked(host, known->second.name, probed.errors.front());
+    on_checked({host, about, probed.errors.empty() ? "" : probed.errors.front()});
     return {};
   }
   const auto search = searches_.find(about);
@@ -227,7 +269,7 @@ void AddressBook::end(HostIndex host) {
 }
 
 void AddressBook::forget(HostIndex host) {
-  known_.erase(host);
+  remove(host);
   searches_.erase(host);
   std::erase_if(pending_probes_,
                 [&](const auto& pending) { return pending.second.prober == host; });

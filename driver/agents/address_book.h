@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,17 @@
 #include "rendezvous/server.h"
 
 namespace hvd::driver {
+
+// The agent of one host does not reach another host.
+struct BrokenWay {
+  HostIndex from = 0;
+  HostIndex to = 0;
+  std::string error;
+};
+
+// The host without which most hosts reach each other again; of several the newest, so that rank 0
+// stays where it is. Nothing: no way is broken.
+std::optional<HostIndex> host_to_rest(const std::vector<BrokenWay>& ways);
 
 class AddressBook {
  public:
@@ -43,8 +55,8 @@ class AddressBook {
   AddressBook& operator=(const AddressBook&) = delete;
 
   void find(HostIndex host, HostNetwork network);
-  // A worker of this host could not reach the host of this name. If its agent cannot either,
-  // on_error is called for it.
+  // A worker of this host could not reach the host of this name. If its agent cannot either, though
+  // both agents answer, on_error is called for one of the two.
   void check(HostIndex host, const std::string& other);
   // The agent of this host is gone: it answers no probes, and gets none for other hosts.
   void forget(HostIndex host);
@@ -79,7 +91,9 @@ class AddressBook {
   Result<std::vector<SocketAddress>> listeners_for(const HostNetwork& network);
   void choose_probers(Search& search) const;
   void send_probe(agent_link::Probe probe, const PendingProbe& pending);
-  void on_checked(HostIndex host, const std::string& other, const std::string& error);
+  void on_checked(const BrokenWay& way);
+  void let_rest(HostIndex host);
+  void remove(HostIndex host);
   void end_if_enough(HostIndex host);
   void end(HostIndex host);
   std::string address_in_use() const;
@@ -98,6 +112,7 @@ class AddressBook {
   std::map<std::string, std::string> lost_each_other_;
   std::map<HostIndex, Search> searches_;
   std::map<std::uint32_t, PendingProbe> pending_probes_;
+  std::vector<BrokenWay> broken_ways_;  // found while other checks are under way
   std::uint32_t last_probe_id_ = 0;
 };
 

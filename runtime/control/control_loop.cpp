@@ -24,7 +24,8 @@ class NoCancellation {
 
 ControlLoop::ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQueue& queue,
                          Verdict& verdict, Executor& executor, trace::Recorder& recorder,
-                         trace::Tracing& tracing, bool own_core, std::function<void()> on_failure)
+                         trace::Tracing& tracing, bool own_core,
+                         std::function<std::vector<int>()> on_failure)
     : spec_(spec),
       executor_(executor),
       engine_(poller_, own_core),

@@ -41,7 +41,7 @@ class ControlLoop {
   // `sets`: the process sets that exist from the start; `own_core`: see ProgressEngine.
   ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQueue& queue, Verdict& verdict,
               Executor& executor, trace::Recorder& recorder, trace::Tracing& tracing, bool own_core,
-              std::function<void()> on_failure);
+              std::function<std::vector<int>()> on_failure);
   ~ControlLoop() { stop(); }
   ControlLoop(const ControlLoop&) = delete;
   ControlLoop& operator=(const ControlLoop&) = delete;

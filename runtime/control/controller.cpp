@@ -423,12 +423,13 @@ void Controller::enter_failure(const Failure& why) {
           spec_.on_failure(doing);
         });
   }
-  hooks_.on_failure();
+  const auto missed = hooks_.on_failure();
   tracing_.failed(why, links_);
   links_.send_to_all(encode_failure(Message::abort, why));
   links_.close_acceptor();
 
   const Failure verdict = verdict_.get();
+  report_unreachable(verdict, missed);
   auto stranded = queue_.close(verdict);
   recorder_.fail(stranded, verdict.status);
   // The failure of a stall names one rank, but other ranks with nothing in flight have not made the
@@ -450,6 +451,22 @@ void Controller::enter_failure(const Failure& why) {
       cat(formed_ ? "did not call what the others wait for (" : "cannot take part in the world (",
           verdict.status.message(), ")");
   callbacks_.emplace_back([this, charge = std::move(charge)] { spec_.on_own_stall(charge); });
+}
+
+// Every rank reports, and not only the one whose data connection was the cause: a rank on a host
+// that is reached may have been the first that waited too long, for one that is cut off from a
+// third.
+void Controller::report_unreachable(const Failure& verdict, const std::vector<int>& missed) {
+  const Code code = verdict.status.code();
+  const bool is_data_connection =
+      verdict.rank < 0 && (code == Code::deadline_exceeded || code == Code::unavailable);
+  if (!is_data_connection || !spec_.on_unreachable) return;
+  std::set<std::string> hosts;
+  for (const int rank : missed) hosts.insert(host(rank));
+  hosts.erase(host(spec_.rank));
+  for (const auto& name : hosts) {
+    callbacks_.emplace_back([this, name] { spec_.on_unreachable(name); });
+  }
 }
 
 }  // namespace hvd::runtime

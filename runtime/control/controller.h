@@ -47,7 +47,8 @@ enum class Driver { progress_thread, caller, caller_until_deadline };
 class Controller {
  public:
   struct Hooks {
-    std::function<void()> on_failure;
+    // Aborts the operations. Returns the ranks whose data they waited for.
+    std::function<std::vector<int>()> on_failure;
     // The result that a driving caller waits for may have come.
     std::function<void()> notify_caller;
   };
@@ -131,6 +132,7 @@ class Controller {
   Status handle_frame(int rank, const Frame& frame, TimePoint now);
   void suspect_now(const Failure& why, TimePoint now);
   void enter_failure(const Failure& why);
+  void report_unreachable(const Failure& verdict, const std::vector<int>& missed);
   void set_formed();
   void set_left();
 

@@ -87,7 +87,7 @@ class World::Impl {
              [this] { control_.batch_ended(); }, [this] { control_.notify_caller(); }, &recorder_}),
         tracing_(spec_, recorder_, [this] { control_.wake(); }),
         control_(spec_, initial_sets(), queue_, verdict_, executor_, recorder_, tracing_,
-                 host_.own_cores(), [this] { abort_operations(); }) {}
+                 host_.own_cores(), [this] { return abort_operations(); }) {}
 
   ~Impl() {
     control_.stop();  // sets a verdict unless all ranks have left
@@ -199,11 +199,13 @@ class World::Impl {
     control_.fail(
         {why.with_context(cat("rank ", spec_.rank, " on ", self.worker)), spec_.rank, self.host});
   }
-  void abort_operations() {
+  // Returns the ranks whose data they waited for.
+  std::vector<int> abort_operations() {
     const std::lock_guard lock(mutex_);
     if (mesh_) mesh_->abort(verdict_.get().status);
     host_.abort();
     if (gpu_) gpu_->abort();
+    return mesh_ ? mesh_->missed() : std::vector<int>();
   }
 
   WorldSpec spec_;

@@ -56,8 +56,8 @@ struct WorldSpec {
   // make the calls that others wait for, or could not reach the rank that it has to connect to.
   // `why` continues a sentence that begins with the rank.
   std::function<void(const std::string& why)> on_own_stall = {};
-  // Called at most once, by the thread that forms the world, when this rank could not connect in
-  // time to a rank on another host.
+  // A host that this rank could not connect to in time, or whose data it missed when a data
+  // connection made the world fail; it may be sound. Once for each host, on any thread.
   std::function<void(const std::string& host)> on_unreachable = {};
   // Called at most once, on a thread of the world, when the world fails: what this rank did then.
   // The operations in flight fail after the call.

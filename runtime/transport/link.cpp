@@ -29,6 +29,7 @@ void Link::open(UniqueFd fd) {
 }
 
 void Link::close(Status why) {
+  missed_ = missed_ || is_awaited();
   state_ = State::closed;
   closed_because_ = std::move(why);
   fd_.reset();
@@ -60,6 +61,13 @@ bool Link::is_needed() const {
   if (!outgoing_.empty() || receive_) return true;
   return std::any_of(expected_.begin(), expected_.end(), [](const auto& receive) {
     return !receive->taken && (receive->sources == 1 || receive->is_begun());
+  });
+}
+
+bool Link::is_awaited() const {
+  if (!outgoing_.empty() || receive_) return true;
+  return std::any_of(expected_.begin(), expected_.end(), [this](const auto& receive) {
+    return !receive->taken && receive->may_be_from(rank_);
   });
 }
 

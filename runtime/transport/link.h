@@ -86,6 +86,9 @@ class Link {
   bool holds_up() const { return stopped_; }
   // A message of this rank is under way or expected of it alone.
   bool is_needed() const;
+  // A message was under way, or might have come from this rank, when it was closed or later.
+  bool is_missed() const { return missed_; }
+  void miss() { missed_ = true; }
   // A message of the endpoint in that direction is under way, or may come from this rank.
   bool serves(const Endpoint& endpoint, Direction direction) const;
   // So many bytes have come from the other end, or have been taken by it: what the kernel still
@@ -120,6 +123,7 @@ class Link {
     bool whole = false;
   };
 
+  bool is_awaited() const;
   Status begin_message();
   Status put_into(std::shared_ptr<Receive> receive);
   bool keep();
@@ -136,6 +140,7 @@ class Link {
   State state_ = State::idle;
   UniqueFd fd_;
   Status closed_because_;
+  bool missed_ = false;
   bool readable_ = false;
   bool writable_ = false;
   bool hung_up_ = false;

@@ -28,6 +28,8 @@ class Mesh {
   // Ends what is in flight and all that would come after it.
   virtual void abort(const Status& why) = 0;
   virtual bool aborted() const = 0;
+  // After abort(): the ranks that operations waited for, as far as that is known.
+  virtual std::vector<int> missed() const { return {}; }
 };
 
 }  // namespace hvd::runtime

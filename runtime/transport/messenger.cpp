@@ -136,7 +136,9 @@ Status Messenger::need(Link& its) {
     its.await();
     if (rank_ > its.rank()) dial_(its.route());
   }
-  return its.state() == Link::State::closed ? its.closed_because() : Status();
+  if (its.state() != Link::State::closed) return {};
+  its.miss();
+  return its.closed_because();
 }
 
 void Messenger::link_ended(Link& its, const Status& why) {

@@ -94,6 +94,9 @@ class Messenger {
   void abort(const Status& why);
   // ok while nothing has failed.
   Status failure() const;
+  // The ranks whose connections were missed, for a message from them or to them, when they had
+  // ended.
+  std::vector<int> missed() const;
 
  private:
   class Waiter;

@@ -17,6 +17,16 @@ std::uint64_t Messenger::moved_for(const Endpoint& endpoint, Direction direction
   return moved;
 }
 
+std::vector<int> Messenger::missed() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> ranks;
+  for (const auto& its : links_) {
+    const bool is_new = ranks.empty() || ranks.back() != its->rank();
+    if (its->is_missed() && is_new) ranks.push_back(its->rank());
+  }
+  return ranks;
+}
+
 Status Messenger::time_out(const Endpoint& endpoint, Direction direction,
                            std::chrono::milliseconds timeout) const {
   const auto oddities = explain();

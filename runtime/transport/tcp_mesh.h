@@ -34,6 +34,7 @@ class TcpMesh final : public Mesh {
   std::shared_ptr<gloo::transport::Context> shared_transport() const { return context_; }
   void abort(const Status& why) override;
   bool aborted() const override { return aborted_; }
+  std::vector<int> missed() const override { return messenger_->missed(); }
 
  private:
   explicit TcpMesh(Options options);

@@ -55,6 +55,7 @@ add_dependencies(hvd_metrics_jobs_test hvdrun hvd-agent elastic_steps)
 hvd_test(hvd_driver_test
   driver/activity_report_test.cpp
   driver/last_activities_test.cpp
+  driver/agents/address_book_test.cpp
   driver/agents/agent_session_state_test.cpp
   driver/agents/outgoing_frames_test.cpp
   driver/core/end_watch_test.cpp

@@ -1,8 +1,11 @@
 // A host or the way to it is the fault, while the world may change: the job goes on, nothing that
 // was committed is lost, and no two worlds commit.
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "base/text.h"
 #include "tests/many_hosts/many_hosts_test.h"
@@ -45,6 +48,16 @@ class ElasticOnHostsTest : public ManyHostsTest {
   void expect_in(const std::string& text, const Words& parts) {
     for (const auto& part : parts) {
       EXPECT_NE(text.find(part), std::string::npos) << '"' << part << "\" is not in:\n" << text;
+    }
+  }
+  // Packets of `from` are dropped where they arrive at `to` ("-A"), or no more ("-D").
+  static void change_drops(const std::string& change, Host& to, Host& from,
+                           const std::string& which = "") {
+    for (const auto& [tables, address] :
+         {std::pair("iptables", from.ipv4()), std::pair("ip6tables", from.ipv6())}) {
+      const auto changed =
+          to.shell(cat(tables, " ", change, " INPUT -s ", address, " ", which, " -j DROP"));
+      EXPECT_EQ(changed.code, 0) << changed.err;
     }
   }
   StepsJob& steps() { return *job_; }
@@ -165,37 +178,95 @@ TEST_F(ElasticOnHostsTest, HostsThatDoNotReachEachOtherForAWhileGoOnInTheSameWor
   finish(job);
 }
 
-TEST_F(ElasticOnHostsTest, AWorkerThatDoesNotReachTheHostOfRankZeroForLongIsStartedAgain) {
+// Packets with data get lost, and empty ones do not: the agents reach each other's hosts.
+TEST_F(ElasticOnHostsTest, AWorkerThatDoesNotReachRankZeroForLongIsStartedAgain) {
   // Of the workers, not of hvdrun: how long they try to reach each other.
   Process& job = start_training(3, 6,
                                 {.flags = {"-np", "6", "--min-np", "2", "--gloo-timeout-seconds",
                                            "2", "--env", "HVD_START_TIMEOUT=3"}});
   const auto world = step_logs().newest_world();
-  bed().cut(host(1), host(2));
+  const std::string with_data = "-m length --length 100:65535";
+  change_drops("-A", host(1), host(2), with_data);
   ASSERT_TRUE(
       job.wait_for_error("h2#0 cannot take part in the world (host h2 cannot reach rank 0 on h1#0"))
       << job.err();
-  bed().heal();
+  change_drops("-D", host(1), host(2), with_data);
   expect_world(job, 6, world);
   const auto end = finish(job);
   EXPECT_EQ(end.err.find("sign of life"), std::string::npos) << end.err;
+  EXPECT_EQ(end.err.find("host h2: reach"), std::string::npos) << end.err;
 }
 
-// hvdrun and h3 reach both all the while.
-TEST_F(ElasticOnHostsTest, AHostThatDoesNotReachAnotherRestsUntilItDoes) {
-  Process& job = start_training(3, 6,
-                                {.flags = {"-np", "6", "--min-np", "2", "--gloo-timeout-seconds",
-                                           "2", "--env", "HVD_START_TIMEOUT=3"}});
-  auto world = step_logs().newest_world();
-  bed().cut(host(1), host(2));
-  ASSERT_TRUE(job.wait_for_error("host h2: reach: host h1 cannot be reached from it any more"))
+// Packets between two of three hosts get lost. hvdrun and the third host reach both all the while.
+struct LostWay {
+  int from;
+  int to;
+  bool both_ways;
+};
+
+class LostWayTest : public ElasticOnHostsTest, public testing::WithParamInterface<LostWay> {
+ protected:
+  Process& start_and_cut(const Words& more_flags = {}) {
+    Words flags{"-np", "3",     "--min-np",           "1", "--gloo-timeout-seconds",
+                "2",   "--env", "HVD_START_TIMEOUT=3"};
+    flags.insert(flags.end(), more_flags.begin(), more_flags.end());
+    Process& job = start_training(3, 3, {.hosts = "h1:1,h2:1,h3:1", .flags = flags});
+    world_ = step_logs().newest_world();
+    const LostWay& way = GetParam();
+    if (way.both_ways) {
+      bed().cut(host(way.from), host(way.to));
+    } else {
+      change_drops("-A", host(way.to), host(way.from));
+    }
+    return job;
+  }
+  void heal() {
+    bed().heal();
+    const LostWay& way = GetParam();
+    if (!way.both_ways) change_drops("-D", host(way.to), host(way.from));
+  }
+  std::int64_t world() const { return world_; }
+
+ private:
+  std::int64_t world_ = 0;
+};
+
+TEST_P(LostWayTest, OneOfTwoHostsThatLoseEachOtherRestsUntilItReachesTheOther) {
+  Process& job = start_and_cut();
+  const int newer = std::max(GetParam().from, GetParam().to);
+  const int older = std::min(GetParam().from, GetParam().to);
+  ASSERT_TRUE(job.wait_for_error(cat("host h", newer, ": reach: "))) << job.err();
+  ASSERT_TRUE(job.wait_for_error(cat("no address of it can be reached from host h", older)))
       << job.err();
-  ASSERT_TRUE(job.wait_for_error("no address of it can be reached from host h1")) << job.err();
-  world = expect_world(job, 4, world);
-  bed().heal();
-  expect_world(job, 6, world);
-  finish(job);
+  const auto smaller = expect_world(job, 2, world());
+  heal();
+  expect_world(job, 3, smaller);
+  const auto end = finish(job);
+  EXPECT_EQ(end.err.find(cat("host h", older, ": reach: ")), std::string::npos) << end.err;
 }
+
+INSTANTIATE_TEST_SUITE_P(Pairs, LostWayTest,
+                         testing::Values(LostWay{1, 2, true}, LostWay{2, 3, true},
+                                         LostWay{2, 3, false}, LostWay{3, 2, false}),
+                         [](const auto& tested) {
+                           const LostWay& way = tested.param;
+                           return cat("H", way.from, way.both_ways ? "AndH" : "ToH", way.to);
+                         });
+
+class LostWayAtTheEndTest : public LostWayTest {};
+
+// The host of a suspended job rests, too: the state is kept by the others.
+TEST_P(LostWayAtTheEndTest, AJobIsSuspendedAllTheSame) {
+  Process& job = start_and_cut({"--state-file", "state"});
+  job.signal(SIGTERM);
+  const auto end = job.wait();
+  EXPECT_EQ(end.code, 75) << end.err;
+  EXPECT_TRUE(fs::exists(host(1).files() / "root/state")) << end.err;
+  EXPECT_TRUE(nobody_left()) << names_of_strangers();
+}
+
+INSTANTIATE_TEST_SUITE_P(Pairs, LostWayAtTheEndTest, testing::Values(LostWay{2, 3, true}),
+                         [](const auto&) { return std::string("H2AndH3"); });
 
 TEST_F(ElasticOnHostsTest, HostsComeAndGoAsTheyAreDiscoveredAndNoRankRollsBack) {
   Process& job = start_training(3, 2, {.hosts = "h1:2\n", .discovery = true});
