@@ -1,15 +1,15 @@
-#include <new>
-#include <system_error>
-
 #include <hvd/hvd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "worker/process/process_world.h"
+#include "worker/process/status_of.h"
 
 namespace hvd {
 namespace {
+
+using worker::status_of;
 
 worker::Place place_for(const char* call) {
   return worker::ProcessWorld::instance().place_for(call);
@@ -26,18 +26,6 @@ constexpr std::chrono::seconds kReportTimeout{15};
 // if it raised an error.
 void warn_of_no_effect(const Status& status) {
   HVD_LOG(warning, status.message() << "; the call has no effect");
-}
-
-// The status of `call`. A thread that cannot be started, and missing memory, become a status, too.
-template <typename Call>
-Status status_of(Call call) {
-  try {
-    return call();
-  } catch (const std::system_error& error) {
-    return {Code::resource_exhausted, error.what()};
-  } catch (const std::bad_alloc&) {
-    return {Code::resource_exhausted, "no memory left"};
-  }
 }
 
 }  // namespace

@@ -98,13 +98,11 @@ int run_blocking(blocking_call call, void* data, int64_t* result) {
     PyErr_NoMemory();
     return -1;
   }
-  const int error = start(own);
-  if (error != 0) {
-    release(own);
-    release(own);
-    errno = error;
-    PyErr_SetFromErrno(PyExc_OSError);
-    return -1;
+  if (start(own) != 0) {
+    /* Without a thread of its own the call cannot be interrupted, but it says itself what it lacks.
+     */
+    Py_BEGIN_ALLOW_THREADS run(own);
+    Py_END_ALLOW_THREADS
   }
 
   for (;;) {

@@ -287,6 +287,41 @@ def test_an_interrupt_of_the_program_is_an_error_of_its_own():
     assert "the program itself has raised HostsUpdatedInterrupt" in job.stderr
 
 
+NO_THREADS = """
+import ctypes, os, signal
+import hvd
+hvd.init()
+state = hvd.elastic.ObjectState(step=0)
+
+def refuse_threads():  # each would need a stack that is larger than the address space
+    libc = ctypes.CDLL(None)
+    attributes = ctypes.create_string_buffer(256)
+    libc.pthread_attr_init(attributes)
+    libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(1 << 47))
+    assert libc.pthread_setattr_default_np(attributes) == 0
+
+@hvd.elastic.run
+def train(state):
+    while state.step < 20:
+        state.step += 1
+        if hvd.generation() == 1 and state.step == 5 and hvd.rank() == 1:
+            refuse_threads()
+        if hvd.generation() == 1 and state.step == 6 and hvd.rank() == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        state.commit()
+train(state)
+print("done", state.step, flush=True)
+"""
+
+
+def test_a_worker_that_gets_no_threads_says_so_and_is_replaced():
+    job = run_job("-np", 3, "--min-np", 3, sys.executable, "-c", NO_THREADS)
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert [lines(job, rank)[-1] for rank in range(3)] == ["done 20"] * 3
+    assert "localhost#1 gave up" in job.stderr and "ulimit -u" in job.stderr, job.stderr
+    assert "a bug in hvd" not in job.stderr and "BlockingIOError" not in job.stderr, job.stderr
+
+
 OWN_FAILURE = """
 import sys
 import hvd

@@ -18,6 +18,7 @@
 #include "worker/process/attempt_watch.h"
 #include "worker/process/dump_signal.h"
 #include "worker/process/process_world.h"
+#include "worker/process/status_of.h"
 
 namespace hvd::worker {
 namespace {
@@ -265,9 +266,9 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
   }
   RendezvousExchange exchange(client, scope, spec.rank, ranked_names(document.members),
                               document.generation == kFirstGeneration ? kNoReport : kFirstReport);
-  const Status joined = membership_ == nullptr
-                            ? join(std::move(spec), std::move(*settings), exchange)
-                            : join_attempt(std::move(spec), std::move(*settings), exchange, scope);
+  Status joined = membership_ == nullptr
+                      ? join(std::move(spec), std::move(*settings), exchange)
+                      : join_attempt(std::move(spec), std::move(*settings), exchange, scope);
   if (joined.ok()) {
     meter_->expect_first_step();
     entry_timer_.connected(document.generation, Clock::now());
@@ -332,7 +333,8 @@ Status ProcessWorld::join_attempt(runtime::WorldSpec spec, Settings settings,
                                   RendezvousExchange& exchange, const std::string& scope) {
   AttemptWatch watch(exchange, agent_->rendezvous_options(), agent_->welcome().token, scope,
                      spec.interrupt);
-  Status joined = join(std::move(spec), std::move(settings), watch);
+  // An exception would hide that the attempt was announced.
+  Status joined = status_of([&] { return join(std::move(spec), std::move(settings), watch); });
   if (exchange.announced()) membership_->announced();
   return joined;
 }

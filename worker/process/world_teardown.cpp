@@ -1,6 +1,7 @@
 #include "worker/process/world_teardown.h"
 
 #include <chrono>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -20,10 +21,18 @@ constexpr std::chrono::seconds kTeardownTimeout{1};
 void WorldTeardown::retire(std::shared_ptr<runtime::World> world) {
   if (retired_.joinable()) retired_.join();
   owner_ = ::getpid();
-  retired_ = std::thread([gone = std::move(world)]() mutable {
-    gone->abandon();
-    gone.reset();
-  });
+  // On the heap, since a thread that does not start would drop the reference, and not abandon the
+  // world before.
+  const auto gone = std::make_shared<std::shared_ptr<runtime::World>>(std::move(world));
+  const auto end = [gone] {
+    (*gone)->abandon();
+    gone->reset();
+  };
+  try {
+    retired_ = std::thread(end);
+  } catch (const std::system_error&) {
+    end();  // its threads are those that the next world lacks
+  }
 }
 
 void WorldTeardown::release(std::shared_ptr<runtime::World> world) {
