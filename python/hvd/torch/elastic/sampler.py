@@ -10,7 +10,7 @@ __all__ = ["ElasticSampler"]
 
 
 class ElasticSampler(_ElasticSampler, torch.utils.data.Sampler):  # type: ignore[type-arg]
-    """``hvd.ElasticSampler`` as a sampler for a DataLoader, also one with workers.
+    """``hvd.elastic.ElasticSampler`` as a sampler for a DataLoader, also one with workers.
 
     It takes the same arguments: dataset, shuffle and seed.
     """
