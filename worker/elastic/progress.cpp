@@ -26,8 +26,8 @@ Failure agree(StateChannel& channel, const Status& own) {
   return Status(Code::invalid_argument, cat("elastic::State: rank 0 could not ", why));
 }
 
-// What this rank has need not come from rank 0. Its objects may not be ready before a state was
-// loaded into them; then everything comes.
+// Bytes that this rank has need not come from rank 0. Its objects may not be ready before a state
+// was loaded into them; then everything comes.
 void save_own_objects(Store& store) {
   try {
     store.save_own();

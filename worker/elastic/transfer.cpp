@@ -325,7 +325,7 @@ class Transfer {
   }
   std::uint64_t bytes_to_move() const { return travelling_ ? packed_.size() : total_; }
 
-  // What has come, and what was here, as one state.
+  // The blocks that came and the own ones, as one state.
   void complete_room() {
     if (travelling_) {
       if (room_->sizes != sizes_) move_own_blocks();
@@ -402,7 +402,7 @@ class Transfer {
   std::vector<std::uint64_t> sizes_;  // of the first holder's parts
   std::uint64_t total_ = 0;
   std::vector<Block> own_;  // where this rank has them
-  // What travels, one after the other in packed_; nullopt: the whole.
+  // The blocks that travel, one after the other in packed_; nullopt: the whole state does.
   std::optional<std::vector<Range>> travelling_;
   Buffer packed_;
   std::uint64_t tensors_digest_ = 0;

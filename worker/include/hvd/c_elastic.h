@@ -120,8 +120,8 @@ HVD_API int hvd_state_add_sampler(hvd_state state, const char* name, hvd_sampler
 typedef struct hvd_state_handler {
   size_t size; /* of this struct */
   /* The number of bytes that save() will write now, into `bytes`. A worker that is to receive the
-   * state calls both before its first load(): what it has already need not come. If they fail then,
-   * all of it comes. */
+   * state calls both before its first load(): bytes that it has already need not come. If they fail
+   * then, all of it comes. */
   int (*bytes)(void* data, size_t* bytes);
   int (*save)(void* data, void* into, size_t bytes);       /* exactly so many */
   int (*load)(void* data, const void* from, size_t bytes); /* into the program's object */

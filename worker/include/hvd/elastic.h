@@ -51,8 +51,8 @@ enum class CommitMode {
 // and throws if it cannot.
 struct Handler {
   // The number of bytes that save() will write now. A worker that is to receive the state calls
-  // both before its first load(): what it has already need not come. If they throw then, all of it
-  // comes.
+  // both before its first load(): bytes that it has already need not come. If they throw then, all
+  // of it comes.
   std::function<std::size_t()> bytes;
   std::function<void(std::span<std::byte> into)> save;        // exactly so many
   std::function<void(std::span<const std::byte> from)> load;  // into the program's object
