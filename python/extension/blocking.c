@@ -99,8 +99,8 @@ int run_blocking(blocking_call call, void* data, int64_t* result) {
     return -1;
   }
   if (start(own) != 0) {
-    /* Without a thread of its own the call cannot be interrupted, but it says itself what it lacks.
-     */
+    /* Without a thread of its own the call cannot be interrupted. If it fails, its own error names
+     * the missing resource. */
     Py_BEGIN_ALLOW_THREADS run(own);
     Py_END_ALLOW_THREADS
   }

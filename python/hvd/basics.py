@@ -74,7 +74,7 @@ def init(
     """Forms the world with the other workers of the job; blocks until it stands.
 
     Without ``hvdrun`` the world consists of this process alone. A second call does nothing; its
-    process sets, if it has any, must be those of the first one.
+    process sets and ``process_sets_shrink``, if given, must be those of the first one.
 
     Args:
         comm: of Horovod's signature, and None: process sets take the place of communicators.

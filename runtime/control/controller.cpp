@@ -453,9 +453,8 @@ void Controller::enter_failure(const Failure& why) {
   callbacks_.emplace_back([this, charge = std::move(charge)] { spec_.on_own_stall(charge); });
 }
 
-// Every rank reports, and not only the one whose data connection was the cause: a rank on a host
-// that is reached may have been the first that waited too long, for one that is cut off from a
-// third.
+// Every rank reports. The rank that timed out first may be waiting for a healthy host, which itself
+// waits for one that is cut off.
 void Controller::report_unreachable(const Failure& verdict, const std::vector<int>& missed) {
   const Code code = verdict.status.code();
   const bool is_data_connection =

@@ -112,11 +112,19 @@ bool can_be_grouped(Kind kind) {
          kind == Kind::alltoall;
 }
 
+Status check_adasum(const Request& request) {
+  if (!reduces(request.kind) || request.op != ReduceOp::adasum) return {};
+  if (request.kind != Kind::allreduce) return refuse("adasum is supported for allreduce only");
+  if (is_floating_point(request.type)) return {};
+  return refuse("adasum needs floating point, not ", type_name(request.type));
+}
+
 // Bytes of the network may be any number where one of an enumeration should be.
 Status check_values(const Request& request) {
   if (request.kind > Kind::send_recv) return refuse("no such operation");
   if (static_cast<int>(request.type) >= kDataTypes) return refuse("no such element type");
   if (request.op > ReduceOp::product) return refuse("no such reduce operation");
+  HVD_RETURN_IF_ERROR(check_adasum(request));
   if (request.compression > Compression::bfloat16) return refuse("no such compression");
   if (std::isnan(request.prescale) || std::isnan(request.postscale)) {
     return refuse("prescale/postscale is NaN");
@@ -131,13 +139,6 @@ Status check_name(const std::string& name) {
   if (name.empty()) return refuse("the name is empty");
   if (name.size() <= kMaxName) return {};
   return refuse("the name has ", name.size(), " bytes; ", kMaxName, " are allowed");
-}
-
-Status check_adasum(const Request& request) {
-  if (!reduces(request.kind) || request.op != ReduceOp::adasum) return {};
-  if (request.kind != Kind::allreduce) return refuse("adasum is supported for allreduce only");
-  if (is_floating_point(request.type)) return {};
-  return refuse("adasum needs floating point, not ", type_name(request.type));
 }
 
 Status check_group(const Request& request) {
@@ -222,10 +223,9 @@ Status check_kind(const Request& request, int world_size) {
 Status check_all(const Request& request, int world_size) {
   HVD_RETURN_IF_ERROR(check_name(request.name));
   HVD_RETURN_IF_ERROR(check_values(request));
-  HVD_RETURN_IF_ERROR(check_adasum(request));
+  HVD_RETURN_IF_ERROR(check_group(request));
   HVD_RETURN_IF_ERROR(check_dimensions(request, world_size));
-  HVD_RETURN_IF_ERROR(check_kind(request, world_size));
-  return check_group(request);
+  return check_kind(request, world_size);
 }
 
 }  // namespace

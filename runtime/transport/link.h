@@ -86,7 +86,8 @@ class Link {
   bool holds_up() const { return stopped_; }
   // A message of this rank is under way or expected of it alone.
   bool is_needed() const;
-  // A message was under way, or might have come from this rank, when it was closed or later.
+  // A message was under way, or might have come from this rank, when the connection was closed, or
+  // was asked for afterwards.
   bool is_missed() const { return missed_; }
   void miss() { missed_ = true; }
   // A message of the endpoint in that direction is under way, or may come from this rank.

@@ -1,4 +1,4 @@
-# What hvd.init() makes: jobs whose ranks find the process sets that they ask for.
+# hvd.init(): jobs whose ranks find the process sets that they ask for.
 import os
 import subprocess
 import sys

@@ -217,6 +217,13 @@ int hvd_last_error_rank(void) { return last_error.rank; }
 const char* hvd_last_error_host(void) { return last_error.host.c_str(); }
 const char* hvd_last_error_cause(void) { return last_error.cause.c_str(); }
 
+int hvd_fail(int code, const char* text) {
+  return guard([&]() -> int {
+    if (code == HVD_OK) return HVD_OK;
+    throw CallbackError(code, text == nullptr ? "" : text);
+  });
+}
+
 const char* hvd_code_text(int code) {
   switch (code) {
     case HVD_OK:

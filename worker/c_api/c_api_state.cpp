@@ -125,13 +125,6 @@ class OwnedHandler {
 
 }  // namespace
 
-int hvd_fail(int code, const char* text) {
-  return guard([&]() -> int {
-    if (code == HVD_OK) return HVD_OK;
-    throw CallbackError(code, text == nullptr ? "" : text);
-  });
-}
-
 int hvd_generation(uint64_t* generation) {
   return guard([&] {
     not_null(generation, "hvd_generation", "generation") = hvd::elastic::generation();

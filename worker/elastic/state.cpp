@@ -139,9 +139,8 @@ void StateImpl::make_room() {
   try {
     progress_.store().make_room();
   } catch (const std::exception& error) {
-    // Nothing was asked of the objects yet. If they are not ready by then, the first commit says
-    // so.
-    HVD_LOG(debug, "no room is made for the state before it comes: " << error.what());
+    // The objects may not be ready before a state was loaded into them: then all of it comes.
+    HVD_LOG(debug, "the room for the state is not complete before it comes: " << error.what());
   }
 }
 

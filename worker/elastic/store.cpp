@@ -122,14 +122,16 @@ std::size_t Store::measure(std::vector<std::uint64_t>& sizes) const {
 }
 
 void Store::make_room() {
-  save_own();
-  must(device_.make_room(number_of(to_receive())));
-  Buffer* const spare = idle(true);
-  if (spare == nullptr) return;
-  const std::size_t total = to_receive().bytes.size();
-  spare->resize(total);
-  spare->touch(0, total);
-  must(device_.make_room(1 - number_of(to_receive())));
+  std::vector<std::uint64_t> sizes;
+  const std::size_t total = measure(sizes);
+  const std::size_t copies = mode_ == CommitMode::copy ? copies_.size() : 1;
+  for (std::size_t at = 0; at < copies; ++at) {
+    if (mode_ == CommitMode::copy && states_.buffer() == at) continue;
+    copies_[at].bytes.resize(total);
+    copies_[at].bytes.touch(0, total);
+    must(device_.make_room(at));
+  }
+  save_own();  // last, since its failure costs only the comparison
 }
 
 void Store::save_own() { save_into(to_receive()); }

@@ -288,11 +288,11 @@ class Transfer {
     for (const auto& range : ranges) bytes += range.size();
     if (2 * bytes > total_) return {};
     travelling_ = std::move(ranges);
-    packed_.resize(bytes);
+    packed_bytes_ = bytes;
     return {};
   }
 
-  // Those of the first holder's blocks that some receiver has not, or not like that.
+  // The blocks in which some receiver differs from the first holder.
   Failure find_lacking(const std::vector<Block>& own, BlockSet& lacking) {
     std::vector<std::uint64_t> digests(own.size());
     if (is_compared()) digests = digests_of(own);
@@ -311,25 +311,35 @@ class Transfer {
 
   // Where only some blocks come, the room keeps what it has until they are here.
   void make_ready() {
-    if (!receives()) {
-      if (travelling_ && contains(resume_.senders, channel_.rank())) {
-        pack_ranges(held_->bytes.bytes(), *travelling_, packed_.bytes());
-      }
-      return;
+    const bool sends = contains(resume_.senders, channel_.rank());
+    if (travelling_ && (receives() || sends)) {
+      choose_packed();
+      packed_->resize(packed_bytes_);
     }
+    if (travelling_ && sends) {
+      pack_ranges(held_->bytes.bytes(), *travelling_, packed_->bytes());
+    }
+    if (!receives()) return;
+
     if (!travelling_) {
       room_->sizes.clear();
       room_->bytes.resize(total_);
     }
     if (watch_.on_found) watch_.on_found(total_ - bytes_to_move());
   }
-  std::uint64_t bytes_to_move() const { return travelling_ ? packed_.size() : total_; }
+  // move_own_blocks() needs the idle memory itself.
+  void choose_packed() {
+    Buffer* const idle = store_.idle(receives());
+    const bool is_free = !receives() || room_->sizes == sizes_;
+    if (idle != nullptr && is_free) packed_ = idle;
+  }
+  std::uint64_t bytes_to_move() const { return travelling_ ? packed_bytes_ : total_; }
 
-  // The blocks that came and the own ones, as one state.
+  // Puts the received blocks and the own ones together.
   void complete_room() {
     if (travelling_) {
       if (room_->sizes != sizes_) move_own_blocks();
-      unpack_ranges(packed_.bytes(), *travelling_, room_->bytes.bytes());
+      unpack_ranges(packed_->bytes(), *travelling_, room_->bytes.bytes());
     }
     room_->sizes = sizes_;
   }
@@ -362,10 +372,10 @@ class Transfer {
     // The first commit needs this memory.
     const bool grows = receives() && idle != nullptr && idle->capacity() < total_;
     if (grows) idle->resize(total_);
-    std::span<const std::byte> sent = packed_.bytes();
-    std::span<std::byte> room = packed_.bytes();
-    if (!travelling_ && held_ != nullptr) sent = held_->bytes.bytes();
-    if (!travelling_ && receives()) room = room_->bytes.bytes();
+    std::span<const std::byte> sent;
+    std::span<std::byte> room;
+    if (held_ != nullptr) sent = travelling_ ? packed_->bytes() : held_->bytes.bytes();
+    if (receives()) room = travelling_ ? packed_->bytes() : room_->bytes.bytes();
     Chunks chunks(channel_, senders, resume_.receivers, sent, room, idle, grows);
     const auto note_received = [this](std::uint64_t bytes) {
       if (receives() && watch_.on_received) watch_.on_received(bytes);
@@ -402,9 +412,11 @@ class Transfer {
   std::vector<std::uint64_t> sizes_;  // of the first holder's parts
   std::uint64_t total_ = 0;
   std::vector<Block> own_;  // where this rank has them
-  // The blocks that travel, one after the other in packed_; nullopt: the whole state does.
+  // The blocks that travel, one after the other in *packed_; nullopt: the whole state does.
   std::optional<std::vector<Range>> travelling_;
-  Buffer packed_;
+  std::uint64_t packed_bytes_ = 0;
+  Buffer own_packed_;
+  Buffer* packed_ = &own_packed_;
   std::uint64_t tensors_digest_ = 0;
   std::vector<int> differing_;
 };

@@ -1,6 +1,6 @@
 // All members of a world give up an attempt to form it together. A rank that begins another attempt
-// leaves a mark in the scope of the last one. The others may know nothing of its failure, which may
-// be of the one connection that they lack: so while they connect to each other they watch for the
+// leaves a mark in the scope of the last one. The others may not notice the failure, if it is that
+// of a connection between two other ranks: so while they connect to each other they watch for the
 // mark, and it ends their attempt, too. Otherwise they would wait until their deadline.
 #pragma once
 

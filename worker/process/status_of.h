@@ -1,4 +1,4 @@
-// A thread that cannot be started, and missing memory, as values.
+// Turns the exceptions of missing threads and memory into a Status.
 #pragma once
 
 #include <new>

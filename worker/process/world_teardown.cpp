@@ -1,7 +1,7 @@
 #include "worker/process/world_teardown.h"
 
 #include <chrono>
-#include <system_error>
+#include <exception>
 #include <unistd.h>
 #include <utility>
 
@@ -30,8 +30,8 @@ void WorldTeardown::retire(std::shared_ptr<runtime::World> world) {
   };
   try {
     retired_ = std::thread(end);
-  } catch (const std::system_error&) {
-    end();  // its threads are those that the next world lacks
+  } catch (const std::exception&) {
+    end();  // the next world needs its threads
   }
 }
 

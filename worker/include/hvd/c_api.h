@@ -75,6 +75,14 @@ HVD_API const char* hvd_last_error_cause(void);
 /* "invalid argument"; "unknown code" of what is none. */
 HVD_API const char* hvd_code_text(int code);
 
+/* For a function or a callback that fails by itself: notes the text of the failure, and returns the
+ * code. The other ranks get the text, too, where the failure ends their world.
+ *
+ *     if (isnan(loss)) return hvd_fail(HVD_ERROR_COLLECTIVE, "the loss is not a number");
+ *
+ * A text that is null counts as "". HVD_OK is no failure: nothing is noted. */
+HVD_API int hvd_fail(int code, const char* text);
+
 /* --- init and place ------------------------------------------------------------------------ */
 
 /* Structs of options begin with their size, by which hvd knows the version that its caller was

@@ -37,14 +37,6 @@ extern "C" {
 
 struct hvd_tensor;
 
-/* For a function or a callback that fails by itself: notes the text of the failure, and returns the
- * code. The other ranks get the text, too, where the failure ends their world.
- *
- *     if (isnan(loss)) return hvd_fail(HVD_ERROR_COLLECTIVE, "the loss is not a number");
- *
- * A text that is null counts as "". HVD_OK is no failure: nothing is noted. */
-HVD_API int hvd_fail(int code, const char* text);
-
 /* CUDA's cudaStream_t. Null is the legacy stream. */
 typedef struct CUstream_st* hvd_cuda_stream;
 
@@ -120,8 +112,8 @@ HVD_API int hvd_state_add_sampler(hvd_state state, const char* name, hvd_sampler
 typedef struct hvd_state_handler {
   size_t size; /* of this struct */
   /* The number of bytes that save() will write now, into `bytes`. A worker that is to receive the
-   * state calls both before its first load(): bytes that it has already need not come. If they fail
-   * then, all of it comes. */
+   * state, at the start of a job each but rank 0, calls both before its first load(): bytes that it
+   * has already need not come. If they fail then, all of it comes. */
   int (*bytes)(void* data, size_t* bytes);
   int (*save)(void* data, void* into, size_t bytes);       /* exactly so many */
   int (*load)(void* data, const void* from, size_t bytes); /* into the program's object */

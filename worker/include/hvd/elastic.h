@@ -50,9 +50,9 @@ enum class CommitMode {
 // How something of one's own is kept: as bytes. A load must take what a save on another rank gave,
 // and throws if it cannot.
 struct Handler {
-  // The number of bytes that save() will write now. A worker that is to receive the state calls
-  // both before its first load(): bytes that it has already need not come. If they throw then, all
-  // of it comes.
+  // The number of bytes that save() will write now. A worker that is to receive the state,
+  // at the start of a job each but rank 0, calls both before its first load(): bytes that it has
+  // already need not come. If they throw then, all of it comes.
   std::function<std::size_t()> bytes;
   std::function<void(std::span<std::byte> into)> save;        // exactly so many
   std::function<void(std::span<const std::byte> from)> load;  // into the program's object
