@@ -291,5 +291,22 @@ TEST(Transport, SaysThatAPeerIsNotThereWhenItRefusesToConnect) {
   EXPECT_NE(error.find("Connection refused"), std::string::npos) << error;
 }
 
+TEST(Transport, KnowsWhichRanksWereMissed) {
+  const auto mesh = make_tcp_mesh(mesh_options(1, 3));
+  const auto idle = make_tcp_mesh(mesh_options(2, 3));
+  auto gone = make_tcp_mesh(mesh_options(0, 3));
+  const std::vector<std::string> addresses{gone->address(), mesh->address(), idle->address()};
+  gone.reset();
+  ASSERT_TRUE(mesh->connect(addresses).ok());
+  EXPECT_TRUE(mesh->missed().empty());
+  Bytes bytes(*mesh, 10);
+  error_of([&] {
+    bytes.receive(0, 1);
+    bytes.wait_received();
+  });
+  mesh->abort({Code::aborted, "the test is over"});
+  EXPECT_EQ(mesh->missed(), (std::vector{0}));
+}
+
 }  // namespace
 }  // namespace hvd::test
