@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <set>
 #include <utility>
 
 #include "base/machine/machine.h"
@@ -15,29 +14,18 @@ constexpr std::size_t kMaxProbers = 3;  // for one new host; one of them on this
 
 }  // namespace
 
-std::optional<HostIndex> host_to_rest(const std::vector<BrokenWay>& ways) {
-  std::map<HostIndex, std::set<HostIndex>> missed;
-  for (const auto& way : ways) {
-    missed[way.from].insert(way.to);
-    missed[way.to].insert(way.from);
-  }
-  std::optional<HostIndex> choice;
-  std::size_t most = 0;
-  for (const auto& [host, others] : missed) {
-    if (others.size() < most) continue;
-    most = others.size();
-    choice = host;
-  }
-  return choice;
-}
-
 AddressBook::AddressBook(boost::asio::io_context& io, rendezvous::Server& server,
-                         AddressPreferences preferences, bool only_here, Callbacks callbacks)
+                         AddressPreferences preferences, bool only_here, Callbacks callbacks,
+                         ReachChecks::Limits limits_of_checks)
     : io_(io),
       server_(server),
       preferences_(std::move(preferences)),
       only_here_(only_here),
-      callbacks_(std::move(callbacks)) {}
+      callbacks_(std::move(callbacks)),
+      checks_(io, limits_of_checks,
+              [this](HostIndex host, const ReachChecks::Way& way, const std::string& error) {
+                let_rest(host, way, error);
+              }) {}
 
 void AddressBook::find(HostIndex host, HostNetwork network) {
   if (network.local) {
@@ -83,12 +71,13 @@ void AddressBook::choose_probers(Search& search) const {
   }
 }
 
-void AddressBook::send_probe(agent_link::Probe probe, const PendingProbe& pending) {
+std::uint32_t AddressBook::send_probe(agent_link::Probe probe, const PendingProbe& pending) {
   probe.id = ++last_probe_id_;
   probe.timeout_ms = static_cast<std::uint32_t>(kProbeTimeout.count());
   PendingProbe& noted = pending_probes_[probe.id] = pending;
   noted.targets = probe.targets.size();
   callbacks_.send(pending.prober, probe);
+  return probe.id;
 }
 
 void AddressBook::check(HostIndex host, const std::string& other) {
@@ -96,52 +85,28 @@ void AddressBook::check(HostIndex host, const std::string& other) {
     return known.second.name == other && known.first != host;
   });
   if (about == known_.end() || about->second.port == 0 || !known_.contains(host)) return;
-  // Workers of one host lose the same connection together.
-  const bool is_under_way =
-      std::any_of(pending_probes_.begin(), pending_probes_.end(), [&](const auto& pending) {
-        const PendingProbe& probe = pending.second;
-        return probe.checks && probe.targets > 0 && probe.prober == host &&
-               probe.about == about->first;
-      });
-  if (is_under_way) return;
+  const ReachChecks::Way way{host, about->first};
+  if (checks_.is_under_way(way)) return;
   // The agent there listens no more, since its workers run: its host refuses, if it is reached.
   const Known& known = about->second;
-  send_probe({.targets = {{known.address, known.port, ""}}, .refusal_counts = true},
-             {.prober = host, .about = about->first, .checks = true});
-  // The answer shows that the agent there lives. A host that is dead is found by its silence, and
-  // the hosts that miss it are sound.
-  send_probe({}, {.prober = about->first, .about = host, .checks = true});
+  const std::uint32_t attempt =
+      send_probe({.targets = {{known.address, known.port, ""}}, .refusal_counts = true},
+                 {.prober = way.from, .about = way.to, .checks = true});
+  const std::uint32_t ping = send_probe({}, {.prober = way.to, .about = way.from, .checks = true});
+  checks_.begin(way, {attempt, ping});
 }
 
-// Workers on all hosts lose a host at once. The choice needs the results of all of them.
-void AddressBook::on_checked(const BrokenWay& way) {
-  const bool are_there = known_.contains(way.from) && known_.contains(way.to);
-  if (are_there && !way.error.empty()) broken_ways_.push_back(way);
-  const bool is_any_under_way =
-      std::any_of(pending_probes_.begin(), pending_probes_.end(),
-                  [](const auto& pending) { return pending.second.checks; });
-  if (is_any_under_way) return;
-  while (const auto host = host_to_rest(broken_ways_)) let_rest(*host);
-}
-
-void AddressBook::let_rest(HostIndex host) {
-  const auto way = *std::find_if(broken_ways_.begin(), broken_ways_.end(), [host](const auto& one) {
-    return one.from == host || one.to == host;
-  });
-  const std::string name = known_.at(host).name;
-  const std::string other = known_.at(way.from == host ? way.to : way.from).name;
-  lost_each_other_[name] = other;
-  remove(host);
+void AddressBook::let_rest(HostIndex host, const ReachChecks::Way& way, const std::string& error) {
+  const auto known = known_.find(host);
+  const auto other = known_.find(way.from == host ? way.to : way.from);
+  // The error of another host that rests may have led to forget().
+  if (known == known_.end() || other == known_.end()) return;
+  const std::string name = other->second.name;
+  lost_each_other_[known->second.name] = name;
+  known_.erase(known);
   callbacks_.on_error(
-      host, way.from == host
-                ? cat("host ", other, " cannot be reached from it any more: ", way.error)
-                : cat("it cannot be reached from host ", other, " any more: ", way.error));
-}
-
-void AddressBook::remove(HostIndex host) {
-  known_.erase(host);
-  std::erase_if(broken_ways_,
-                [host](const BrokenWay& way) { return way.from == host || way.to == host; });
+      host, way.from == host ? cat("host ", name, " cannot be reached from it any more: ", error)
+                             : cat("it cannot be reached from host ", name, " any more: ", error));
 }
 
 void AddressBook::find_local(HostIndex host, const HostNetwork& network) {
@@ -227,7 +192,7 @@ Status AddressBook::on_probed(HostIndex host, const agent_link::Probed& probed) 
   const bool checks = pending->second.checks;
   pending_probes_.erase(pending);
   if (checks) {
-    on_checked({host, about, probed.errors.empty() ? "" : probed.errors.front()});
+    checks_.on_answer(probed.id, probed.errors.empty() ? "" : probed.errors.front());
     return {};
   }
   const auto search = searches_.find(about);
@@ -269,7 +234,7 @@ void AddressBook::end(HostIndex host) {
 }
 
 void AddressBook::forget(HostIndex host) {
-  remove(host);
+  known_.erase(host);
   searches_.erase(host);
   std::erase_if(pending_probes_,
                 [&](const auto& pending) { return pending.second.prober == host; });
@@ -284,6 +249,7 @@ void AddressBook::forget(HostIndex host) {
     }
   }
   for (const HostIndex other : about) end_if_enough(other);
+  checks_.forget(host);
 }
 
 // An address in use, which determines the address family of the job; empty: there is none yet.

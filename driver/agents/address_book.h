@@ -21,22 +21,12 @@
 #include "base/protocol/agent_link.h"
 #include "base/status.h"
 #include "driver/agents/address_search.h"
+#include "driver/agents/reach_checks.h"
 #include "driver/core/own_timer.h"
 #include "driver/job/arrival.h"
 #include "rendezvous/server.h"
 
 namespace hvd::driver {
-
-// The agent of one host does not reach another host.
-struct BrokenWay {
-  HostIndex from = 0;
-  HostIndex to = 0;
-  std::string error;
-};
-
-// The host without which most hosts reach each other again; of several the newest, so that rank 0
-// stays where it is. Nothing: no way is broken.
-std::optional<HostIndex> host_to_rest(const std::vector<BrokenWay>& ways);
 
 class AddressBook {
  public:
@@ -50,13 +40,14 @@ class AddressBook {
 
   // `server` outlives this, and has no listener yet. `only_here`: no host can be another machine.
   AddressBook(boost::asio::io_context& io, rendezvous::Server& server,
-              AddressPreferences preferences, bool only_here, Callbacks callbacks);
+              AddressPreferences preferences, bool only_here, Callbacks callbacks,
+              ReachChecks::Limits limits_of_checks = {});
   AddressBook(const AddressBook&) = delete;
   AddressBook& operator=(const AddressBook&) = delete;
 
   void find(HostIndex host, HostNetwork network);
   // A worker of this host could not reach the host of this name. If its agent cannot either, though
-  // both agents answer, on_error is called for one of the two.
+  // both agents answer, on_error is called for one of the two (driver/agents/reach_checks.h).
   void check(HostIndex host, const std::string& other);
   // The agent of this host is gone: it answers no probes, and gets none for other hosts.
   void forget(HostIndex host);
@@ -90,10 +81,9 @@ class AddressBook {
   // The listeners that this host may be able to reach; opens those that are not open yet.
   Result<std::vector<SocketAddress>> listeners_for(const HostNetwork& network);
   void choose_probers(Search& search) const;
-  void send_probe(agent_link::Probe probe, const PendingProbe& pending);
-  void on_checked(const BrokenWay& way);
-  void let_rest(HostIndex host);
-  void remove(HostIndex host);
+  // Returns the number of the probe.
+  std::uint32_t send_probe(agent_link::Probe probe, const PendingProbe& pending);
+  void let_rest(HostIndex host, const ReachChecks::Way& way, const std::string& error);
   void end_if_enough(HostIndex host);
   void end(HostIndex host);
   std::string address_in_use() const;
@@ -112,8 +102,8 @@ class AddressBook {
   std::map<std::string, std::string> lost_each_other_;
   std::map<HostIndex, Search> searches_;
   std::map<std::uint32_t, PendingProbe> pending_probes_;
-  std::vector<BrokenWay> broken_ways_;  // found while other checks are under way
   std::uint32_t last_probe_id_ = 0;
+  ReachChecks checks_;
 };
 
 }  // namespace hvd::driver
