@@ -122,7 +122,7 @@ std::string hashed_name(const std::string& name) {
 
 Status check_known_hosts(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
-    const Status opened = open_known_hosts(file).status();
+    Status opened = open_known_hosts(file).status();
     const bool is_refused =
         opened.code() == Code::failed_precondition || opened.code() == Code::invalid_argument;
     if (is_refused) return opened;
