@@ -116,7 +116,7 @@ class Recorder {
     std::vector<SharedTensor> tensors;
     std::vector<EntryTimes> times;
     std::vector<Status> errors;  // empty: all succeeded
-    // What this rank gave, where the ranks agree on no size (is_ragged()); empty: as in `tensors`.
+    // Bytes of this rank, where the ranks agree on no size (is_ragged()); empty: as in `tensors`.
     std::vector<std::size_t> own_bytes;
     std::uint64_t number = 0;
     Nanoseconds when = 0;
