@@ -1,5 +1,6 @@
 #include "base/protocol/world_document.h"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <set>
@@ -129,6 +130,13 @@ Result<WorldDocument> WorldDocument::from_json(std::string_view text) {
   }
   HVD_RETURN_IF_ERROR(check(world));
   return world;
+}
+
+const WorldMember* WorldDocument::find(std::uint64_t incarnation) const {
+  const auto found = std::find_if(members.begin(), members.end(), [&](const WorldMember& member) {
+    return member.incarnation == incarnation;
+  });
+  return found == members.end() ? nullptr : &*found;
 }
 
 }  // namespace hvd

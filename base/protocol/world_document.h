@@ -49,6 +49,8 @@ struct WorldDocument {
   std::string to_json() const;
   // Checks everything that a reader relies on: ranks dense and in order, identities unique.
   static Result<WorldDocument> from_json(std::string_view text);
+  // Null: this worker is no member.
+  const WorldMember* find(std::uint64_t incarnation) const;
 
   friend bool operator==(const WorldDocument&, const WorldDocument&) = default;
 };

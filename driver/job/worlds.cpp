@@ -14,8 +14,7 @@ std::vector<Incarnation> membership(const WorldDocument& world) {
 }
 
 bool has_member(const WorldDocument& world, Incarnation incarnation) {
-  return std::any_of(world.members.begin(), world.members.end(),
-                     [&](const WorldMember& member) { return member.incarnation == incarnation; });
+  return world.find(incarnation) != nullptr;
 }
 
 WorldDocument Worlds::plan_next(WorldState state, const std::vector<Incarnation>& gone,

@@ -66,12 +66,9 @@ int hvd_follow_next(hvd_place* place, int64_t timeout_ms) {
       return note(code_of(entry.status()),
                   hvd::cat("hvd_follow_next(): ", entry.status().message()));
     }
-    const auto& members = entry->document.members;
-    const auto self = std::find_if(members.begin(), members.end(), [&](const auto& member) {
-      return member.incarnation == own.agent().welcome().incarnation;
-    });
+    const auto* const self = entry->document.find(own.agent().welcome().incarnation);
     found.generation = entry->document.generation;
-    found.ranks = static_cast<std::int32_t>(members.size());
+    found.ranks = static_cast<std::int32_t>(entry->document.members.size());
     found.rank = self->rank;
     found.local_rank = self->local_rank;
     found.local_size = self->local_size;

@@ -56,6 +56,15 @@ bool is_homogeneous(const std::vector<WorldMember>& all) {
   return sizes.size() <= 1;
 }
 
+std::vector<runtime::Member> runtime_members(const std::vector<WorldMember>& all) {
+  std::vector<runtime::Member> members;
+  members.reserve(all.size());
+  for (const auto& member : all) {
+    members.push_back({member.worker(), member.host, member.address});
+  }
+  return members;
+}
+
 std::vector<std::string> ranked_names(const std::vector<WorldMember>& members) {
   std::vector<std::string> names;
   names.reserve(members.size());
@@ -146,17 +155,14 @@ Status ProcessWorld::init_with_others(LauncherStore& store) {
   settings->config.core = *core;
   settings->config.dump_requests = listen_for_dump_signal();
 
-  std::vector<runtime::Member> members;
-  for (const auto& member : met->members) {
-    members.push_back({member.worker(), member.host, member.address});
-  }
   {
     const std::lock_guard lock(mutex_);
     generation_.begin(generation_.number + 1, nullptr);
     current_.set_place({self.rank, store.size(), self.local_rank, self.local_size, self.cross_rank,
                         self.cross_size, is_homogeneous(met->members)});
   }
-  runtime::WorldSpec spec(store.rank(), std::move(members), generation_.number, met->token);
+  runtime::WorldSpec spec(store.rank(), runtime_members(met->members), generation_.number,
+                          met->token);
   spec.process_sets = options_.process_sets;
   LauncherExchange exchange(store);
   return join(std::move(spec), std::move(*settings), exchange);
@@ -237,12 +243,9 @@ Status ProcessWorld::init_as_worker(const std::string& descriptor) {
 
 Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& client,
                           std::uint64_t round, std::shared_ptr<runtime::Interrupt> interrupt) {
-  const auto is_self = [incarnation = agent_->welcome().incarnation](const WorldMember& member) {
-    return member.incarnation == incarnation;
-  };
-  const auto self = std::find_if(document.members.begin(), document.members.end(), is_self);
-  if (self == document.members.end()) {
-    const auto& welcome = agent_->welcome();
+  const auto& welcome = agent_->welcome();
+  const WorldMember* const self = document.find(welcome.incarnation);
+  if (self == nullptr) {
     return {Code::failed_precondition,
             cat("this worker, ", welcome.worker, " of incarnation ", welcome.incarnation,
                 ", is no member of generation ", document.generation)};
@@ -305,13 +308,8 @@ Result<Settings> ProcessWorld::settings_for(const WorldMember& self, std::uint64
 
 runtime::WorldSpec ProcessWorld::spec_of(const WorldDocument& document, int rank) {
   const auto& welcome = agent_->welcome();
-  std::vector<runtime::Member> members;
-  members.reserve(document.members.size());
-  for (const auto& member : document.members) {
-    members.push_back({member.worker(), member.host, member.address});
-  }
-
-  runtime::WorldSpec spec(rank, std::move(members), document.generation, welcome.token);
+  runtime::WorldSpec spec(rank, runtime_members(document.members), document.generation,
+                          welcome.token);
   spec.meter = meter_;
   spec.process_sets = options_.process_sets;
   spec.on_failure = [agent = agent_](const runtime::RankActivity& activity) {
@@ -354,11 +352,7 @@ Status ProcessWorld::restore_sets(const WorldDocument& document, rendezvous::Cli
   if (sets.empty()) {
     // The ranks that the program has named are those of the world that it was started in.
     const auto& started = agent_->first_world();
-    const auto is_self = [this](const WorldMember& member) {
-      return member.incarnation == agent_->welcome().incarnation;
-    };
-    const bool is_member =
-        started && std::any_of(started->members.begin(), started->members.end(), is_self);
+    const bool is_member = started && started->find(agent_->welcome().incarnation) != nullptr;
     auto own = SetTable::of(options_.process_sets, options_.lost_member == LostMember::shrink,
                             is_member ? *started : document);
     // The sets of a rank that do not count may be invalid.

@@ -1,5 +1,4 @@
 // The part of ProcessWorld that an elastic job needs: one world after the other.
-#include <algorithm>
 #include <utility>
 
 #include <hvd/error.h>
@@ -191,11 +190,8 @@ Status ProcessWorld::enter(TimePoint again_at) {
 
 // Ranks that still wait in the last attempt join this one.
 void ProcessWorld::tell_of_another_attempt(const Membership::Entry& entry) {
-  const auto& members = entry.document.members;
-  const auto self = std::find_if(members.begin(), members.end(), [this](const WorldMember& one) {
-    return one.incarnation == agent_->welcome().incarnation;
-  });
-  if (self == members.end()) return;
+  const WorldMember* const self = entry.document.find(agent_->welcome().incarnation);
+  if (self == nullptr) return;
   if (const auto why = std::exchange(ended_because_, {}); self->rank == 0 && !why.empty()) {
     HVD_LOG(warning, "generation "
                          << entry.document.generation

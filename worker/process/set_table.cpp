@@ -11,13 +11,6 @@ namespace {
 
 constexpr std::uint32_t kMostSets = 1U << 20;
 
-const WorldMember* find(const WorldDocument& world, std::uint64_t incarnation) {
-  for (const auto& member : world.members) {
-    if (member.incarnation == incarnation) return &member;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 Result<SetTable> SetTable::of(const std::vector<std::vector<int>>& sets, bool shrink,
@@ -57,11 +50,11 @@ void SetTable::enter(const WorldDocument& world) {
     std::vector<std::uint64_t> left;
     std::string gone;
     for (const auto incarnation : set.members) {
-      if (find(world, incarnation) != nullptr) {
+      if (world.find(incarnation) != nullptr) {
         left.push_back(incarnation);
         continue;
       }
-      const auto* const member = find(world_, incarnation);
+      const auto* const member = world_.find(incarnation);
       gone += cat(gone.empty() ? "" : ", ",
                   member == nullptr ? cat("incarnation ", incarnation) : member->worker());
     }
@@ -75,7 +68,7 @@ std::optional<std::vector<int>> SetTable::ranks_of(const Set& set) const {
   if (!set.lost.empty()) return std::nullopt;
   std::vector<int> ranks;
   for (const auto incarnation : set.members) {
-    const auto* const member = find(world_, incarnation);
+    const auto* const member = world_.find(incarnation);
     if (member == nullptr) return std::nullopt;
     ranks.push_back(member->rank);
   }

@@ -1,6 +1,5 @@
 #include "worker/process/world_follower.h"
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -32,9 +31,7 @@ void WorldFollower::committed(WorldDocument document) {
 }
 
 bool WorldFollower::contains(const WorldDocument& document) const {
-  if (document.last) return false;
-  return std::any_of(document.members.begin(), document.members.end(),
-                     [&](const WorldMember& one) { return one.incarnation == incarnation_; });
+  return !document.last && document.find(incarnation_) != nullptr;
 }
 
 const WorldDocument* WorldFollower::next() const {
