@@ -127,9 +127,8 @@ void Job::hear(std::size_t index, WorkerState said) {
   } else if (!policy_.changes_world) {
     return;  // the job ends when all workers have exited
   } else if (worker.membership == MemberStatus::member) {
-    // Else it may be done because it was told to go, or has left at a commit of which we have not
-    // heard.
-    if (!worker.keeps_leaving && !worker.may_have_left) begin_to_end(kWorkIsDone);
+    // One that has left at a commit does not say this, so all are done.
+    begin_to_end(kWorkIsDone);
     if (state_ == JobState::ending) {
       last_done_ = now_;
       decide_within(options_.elastic.leave_gather);

@@ -272,17 +272,19 @@ runtime::Failure ProcessWorld::leave(runtime::World& world) {
 }
 
 // The agent is told whether the work is done. In an elastic job it is if all ranks have agreed, by
-// returning from elastic::run or by calling shutdown(); otherwise only this worker leaves. In a
-// static job it also is if the world has failed: the program has handled that, and its exit code
-// counts.
+// returning from elastic::run or by calling shutdown(); otherwise only this worker leaves. A worker
+// that has left at a commit is in a world that all ranks have left, and the work goes on in another
+// one. In a static job the work also is done if the world has failed: the program has handled that,
+// and its exit code counts.
 void ProcessWorld::tell_of_the_end(const runtime::World* left, const runtime::Failure& outcome) {
   if (agent_ == nullptr || departure_.is_told) return;
   const bool is_elastic = membership_ != nullptr;
+  const bool is_out = is_elastic && membership_->is_out();
   const bool agreed = left != nullptr && left->failure().ok() && outcome.ok();
   Status told;
-  if (departure_.finished || agreed || (left != nullptr && !is_elastic)) {
+  if (departure_.finished || (agreed && !is_out) || (left != nullptr && !is_elastic)) {
     told = agent_->send_done();
-  } else if (is_elastic && !membership_->is_out()) {
+  } else if (is_elastic && !is_out) {
     told = agent_->send_left("");
   }
   if (!told.ok()) HVD_LOG(warning, told.to_string());

@@ -66,9 +66,6 @@ void SimulatedWorkers::leave(Process& process) {
   process.phase = Phase::done;
   ++process.turn;
   if (process.stays) return;
-  if (dice_.one_in(2)) {
-    surroundings_.tell(process.host, event::Done{process.host, process.incarnation});
-  }
   exit_well(process);
 }
 
