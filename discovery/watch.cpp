@@ -32,7 +32,7 @@ Update Watch::take(const ScriptEnd& end) {
   auto hosts = parse_answer(end.output, slots_per_host_);
   if (!hosts) {
     // Invalid output may differ each time, but it counts as one kind of failure.
-    return fail("rubbish", cat("printed what names no hosts: ", hosts.status().message()));
+    return fail("rubbish", cat("printed an invalid list of hosts: ", hosts.status().message()));
   }
   Update update;
   if (!std::exchange(failure_, {}).empty()) {

@@ -19,7 +19,7 @@ void JobRunner::serve_metrics() {
   if (!spec_.metrics) return;
   metrics_server_.emplace(io_, spec_.metrics->token, [this] { return metrics_reply(); });
   if (const Status open = metrics_server_->start(std::move(sockets_.metrics)); !open.ok()) {
-    observer_.on_warning(cat("nobody can ask for the job's metrics: ", open.message()));
+    observer_.on_warning(cat("the metrics are not served (--metrics-bind): ", open.message()));
   }
 }
 

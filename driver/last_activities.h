@@ -19,9 +19,8 @@ class LastActivities {
   // A new world is in force.
   void clear() { rows_.clear(); }
 
-  // Whole lines: a table of the workers by rank, then the ranks that had not asked for what
-  // others waited for. Empty
-  // if no worker has said anything.
+  // Whole lines: a table of the workers by rank, then the ranks that had not asked for what others
+  // waited for. Empty if no worker has said anything.
   std::string text() const;
 
  private:

@@ -183,7 +183,8 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   void take_for_stranger(Session& session) {
     auto& strangers = hub_->strangers;
     const auto closed = strangers.add(&session, session.origin(), Clock::now());
-    if (closed) close_stranger(**closed, cat("there may be ", strangers.most(), " of them"));
+    if (closed)
+      close_stranger(**closed, cat("more than ", strangers.most(), " had not authenticated"));
   }
 
   // False if there is none.
@@ -257,7 +258,7 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
       const TimePoint now = Clock::now();
       for (Session* const session : self->hub_->sessions) session->check_deadline(now);
       while (const auto late = self->hub_->strangers.take_expired(now)) {
-        self->close_stranger(**late, "their time was up");
+        self->close_stranger(**late, "they did not authenticate in time");
       }
       self->hub_->service.verifier().forget_old(self->hub_->unix_now(now));
     }

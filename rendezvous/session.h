@@ -30,8 +30,8 @@ class Session;
 struct Hub {
   Hub(const Token& token, const ServerLimits& server_limits, bool legacy_clients);
 
-  // Milliseconds since 1970, from when the server started on by the monotonic clock, so that nobody
-  // a clock that is set back would make old requests valid again.
+  // Milliseconds since 1970. After the start of the server the monotonic clock counts them: if the
+  // system's clock is set back, old requests do not become valid again.
   std::int64_t unix_now(TimePoint now) const;
 
   ServerLimits limits;

@@ -134,7 +134,8 @@ void guard(std::string_view what, const std::string& name, Call call) {
     HVD_LOG(error, "\"" << name << "\": " << what << " has thrown: " << error.what());
   } catch (...) {
     if (thread_is_ending()) throw;
-    HVD_LOG(error, "\"" << name << "\": " << what << " has thrown something that is no exception");
+    HVD_LOG(error,
+            "\"" << name << "\": " << what << " has thrown something other than a std::exception");
   }
 }
 

@@ -28,7 +28,8 @@ void call(const std::function<void(std::exception_ptr)>& callback,
     HVD_LOG(error, "a callback of Handle::on_done() has thrown: " << thrown.what());
   } catch (...) {
     if (thread_is_ending()) throw;
-    HVD_LOG(error, "a callback of Handle::on_done() has thrown something that is no exception");
+    HVD_LOG(error,
+            "a callback of Handle::on_done() has thrown something other than a std::exception");
   }
 }
 

@@ -108,13 +108,13 @@ void Sampler::load(std::string_view saved) {
 
   if (!in.finish("a sampler").ok() || version != kSavedVersion || epoch < 0 || processed < 0 ||
       processed > options.size) {
-    throw InvalidArgumentError("what is to be loaded was not saved by a sampler of this version");
+    throw InvalidArgumentError("the saved state is not that of a sampler of this version");
   }
 
   if (options.size != options_.size || options.seed != options_.seed ||
       options.shuffle != options_.shuffle) {
     throw InvalidArgumentError(
-        cat("what is to be loaded belongs to a sampler of ", options.size, " samples with seed ",
+        cat("the saved state belongs to a sampler of ", options.size, " samples with seed ",
             options.seed, options.shuffle ? "" : " (in order)", ", this one has ", options_.size,
             " samples and seed ", options_.seed, options_.shuffle ? "" : " (in order)"));
   }

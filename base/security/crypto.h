@@ -52,8 +52,7 @@ std::string hmac_sha1(std::string_view key, std::string_view bytes);
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 
 // HMAC-SHA256 under one key, prepared once and used often. Each part is preceded by its length, so
-// that
-// ("ab", "c") and ("a", "bc") differ. For one thread at a time.
+// that ("ab", "c") and ("a", "bc") differ. For one thread at a time.
 class Mac {
  public:
   explicit Mac(const Token& key);

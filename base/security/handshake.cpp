@@ -59,7 +59,7 @@ Result<HandshakeIdentity> HandshakeAcceptor::accept(const Frame& proof, std::str
   if (proof.kind != kind_of(HandshakeFrame::proof) || !reader.finish("proof").ok() ||
       connector_nonce.size() != kNonceSize || peer.name.size() > kMaxName) {
     return refuse(Code::unauthenticated,
-                  cat(purpose_, ": what arrived is not a proof of the job's token"));
+                  cat(purpose_, ": the peer sent a malformed proof of the job's token"));
   }
   const Transcript transcript{purpose_,   nonce_,    connector_nonce,
                               self_.name, peer.name, peer.generation};
@@ -92,7 +92,7 @@ Result<std::string> HandshakeConnector::prove(const Frame& challenge) {
   if (challenge.kind != kind_of(HandshakeFrame::challenge) || !reader.finish("challenge").ok() ||
       peer_nonce_.size() != kNonceSize) {
     return Status(Code::unauthenticated,
-                  cat(purpose_, ": ", peer_.name, " does not speak our handshake"));
+                  cat(purpose_, ": ", peer_.name, " does not speak hvd's handshake"));
   }
   if (const auto own = wire_versions().members; version != own) {
     return Status(Code::unauthenticated,

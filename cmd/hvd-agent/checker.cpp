@@ -69,7 +69,7 @@ Status Checker::begin(const agent_link::Check& check) {
 
   const pid_t agent = ::getpid();
   const pid_t child = ::fork();
-  if (child < 0) return Status::from_errno("fork a process that looks", errno);
+  if (child < 0) return Status::from_errno("start the process that looks for the program", errno);
   if (child == 0) {
     ::prctl(PR_SET_NAME, "hvd-check");
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -97,7 +97,8 @@ void Checker::on_readable() {
     return;
   }
   if (received_.empty()) {
-    return finish({Checked::Step::find_program, ECHILD, "the process that looked was killed"});
+    return finish({Checked::Step::find_program, ECHILD,
+                   "the process that looked for the program was killed"});
   }
   const auto error = decode_launch_error(std::string_view(received_).substr(1));
   finish(failed(static_cast<Checked::Step>(received_.front()), error));

@@ -147,8 +147,8 @@ void WorkerChannel::receive() {
     for (bool more = true; more && listening_;) {
       const auto frame = decoder_.next();
       if (!frame.ok()) {
-        return stop_listening(cat("wrote rubbish on its descriptor (", frame.status().message(),
-                                  "); what it says there is not heard any more"));
+        return stop_listening(cat("sent malformed data on HVD_WORKER_FD (",
+                                  frame.status().message(), "); its further messages are ignored"));
       }
       more = frame->has_value();
       if (more) handle(**frame);

@@ -184,8 +184,8 @@ Result<std::optional<JoinListener>> join_listener(const SettingsReader& settings
 Result<std::optional<MetricsListener>> metrics_listener(const SettingsReader& settings) {
   if (!settings.has("metrics-bind")) {
     if (settings.has("metrics-token-file")) {
-      return invalid(cat(settings.name("metrics-token-file"),
-                         ": nobody can ask for metrics without --metrics-bind"));
+      return invalid(
+          cat(settings.name("metrics-token-file"), ": it has no effect without --metrics-bind"));
     }
     return std::optional<MetricsListener>();
   }

@@ -182,7 +182,7 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
   }
 
   void delivered() {
-    if (broken_) return close("sent what is no message of an agent");
+    if (broken_) return close("sent a malformed message");
     if (tls_.is_closed()) return close("closed its connection");
     read_wire();
   }

@@ -28,7 +28,7 @@ struct adl_serializer<std::chrono::duration<Count, Unit>> {
     constexpr std::chrono::seconds kMost{900'000'000};
     if (count < 0 ||
         count > std::chrono::duration_cast<std::chrono::duration<Count, Unit>>(kMost).count()) {
-      throw std::invalid_argument(std::to_string(count) + " is no time");
+      throw std::invalid_argument(std::to_string(count) + " is not a valid time");
     }
     time = std::chrono::duration<Count, Unit>(count);
   }

@@ -73,7 +73,7 @@ Status step(Job& job, const Json& line, std::size_t number, Replayed& replayed) 
   if (!event.ok()) return event.status();
   const auto clock = line.find("clock");
   if (clock == line.end() || !clock->is_number_unsigned() || *clock > kMaxClock) {
-    return {Code::data_loss, "\"clock\" is missing, or no time"};
+    return {Code::data_loss, "\"clock\" is missing or not a valid time"};
   }
   HVD_RETURN_IF_ERROR(check(*event, job));
 

@@ -25,7 +25,7 @@ std::filesystem::path own_directory() {
 Result<const Module*> check(void* library, const std::string& path) {
   const auto entry = reinterpret_cast<ModuleEntry>(::dlsym(library, kModuleEntry));
   if (entry == nullptr) {
-    return Status(Code::failed_precondition, cat(path, " is no module of hvd"));
+    return Status(Code::failed_precondition, cat(path, " is not a module of hvd"));
   }
   const Module* const found = entry();
   if (found->interface != kModuleInterface) {

@@ -239,7 +239,7 @@ Status CudaGpu::hold(cuda::Stream user_stream, Mark mark) {
 
 Result<std::string> CudaGpu::new_id() {
   ncclUniqueId id;
-  HVD_RETURN_IF_ERROR(nccl_status(ncclGetUniqueId(&id), "make an id to meet at"));
+  HVD_RETURN_IF_ERROR(nccl_status(ncclGetUniqueId(&id), "make an NCCL id"));
   return std::string(id.internal, sizeof(id.internal));
 }
 

@@ -77,11 +77,11 @@ Result<std::unique_ptr<Communicator>> NcclCommunicator::join(const Joining& join
   std::vector<ncclUniqueId> ids(joining.ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (joining.ids[i].size() != sizeof(ids[i].internal)) {
-      return Status(Code::data_loss, "an id to meet at is not one of NCCL");
+      return Status(Code::data_loss, "an NCCL id has the wrong size");
     }
     std::memcpy(ids[i].internal, joining.ids[i].data(), sizeof(ids[i].internal));
   }
-  if (ids.empty()) return Status(Code::internal, "there is no id to meet at");
+  if (ids.empty()) return Status(Code::internal, "there is no NCCL id");
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   if (joining.shares_device) config.maxCTAs = kBlocksOnSharedDevice;

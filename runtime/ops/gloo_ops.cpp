@@ -33,7 +33,7 @@ namespace hvd::runtime {
     return {Code::internal, cat(what, ": ", error.what())};
   } catch (...) {
     if (thread_is_ending()) throw;
-    return {Code::internal, cat(what, ": something was thrown that is no exception")};
+    return {Code::internal, cat(what, ": something other than a std::exception was thrown")};
   }
 }
 

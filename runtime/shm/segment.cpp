@@ -90,7 +90,8 @@ Result<std::size_t> Segment::sealed_size(const UniqueFd& fd) {
   struct stat what {};
   if (::fstat(fd.get(), &what) != 0) return Status::from_errno("fstat of shared memory", errno);
   if (!S_ISREG(what.st_mode)) {
-    return Status(Code::failed_precondition, "what came as shared memory is no memory");
+    return Status(Code::failed_precondition,
+                  "the descriptor received for shared memory is not a memory file");
   }
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {

@@ -242,7 +242,7 @@ Status Link::begin_message() {
   stage_begin_ += kHeaderBytes;
   if (header_.magic != MessageHeader::kMagic || header_.sequence != expected_sequence_) {
     return {Code::data_loss,
-            cat("what rank ", rank_, " sends on its data connection is no message")};
+            cat("rank ", rank_, " sent a malformed message on its data connection")};
   }
   ++expected_sequence_;
   in_message_ = true;

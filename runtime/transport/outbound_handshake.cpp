@@ -36,7 +36,7 @@ Result<OutboundHandshake::Progress> OutboundHandshake::read_frame() {
     if (bytes_.size() >= whole) whole += WireReader(bytes_).u32();
     if (whole > kMaxHandshakeFrame) {
       return Status(Code::unauthenticated, cat("what answers at ", where_.to_string(), " is not ",
-                                               peer_, ": it does not speak our handshake"));
+                                               peer_, ": it does not speak hvd's handshake"));
     }
     if (bytes_.size() == whole && whole > sizeof(std::uint32_t)) break;
     std::array<char, kMaxHandshakeFrame> part;  // NOLINT(cppcoreguidelines-pro-type-member-init)

@@ -82,7 +82,7 @@ TEST_F(PollTest, tells_every_change_and_each_failure_once) {
             (std::vector<std::string>{
                 "hosts a:2 b:3", "hosts a:2",
                 "warning exited with code 3; it said: gone; its last answer stays in force",
-                ("warning printed what names no hosts: line 2: the host a is named in line 1 "
+                ("warning printed an invalid list of hosts: line 2: the host a is named in line 1 "
                  "already, and otherwise; its last answer stays in force"),
                 "warning answers again", "hosts c:2"}));
 }

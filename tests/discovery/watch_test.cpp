@@ -55,10 +55,10 @@ TEST_F(WatchTest, ends_the_job_when_the_very_first_run_fails_and_says_what_the_s
 }
 
 TEST_F(WatchTest, ends_the_job_when_the_very_first_answer_is_rubbish) {
-  EXPECT_EQ(
-      prints("a:x\n"),
-      "fatal: the discovery script find.sh printed what names no hosts: line 1: the slots of a "
-      "must be a number from 1 to 65,536, not \"x\"");
+  EXPECT_EQ(prints("a:x\n"),
+            "fatal: the discovery script find.sh printed an invalid list of hosts: line 1: the "
+            "slots of a "
+            "must be a number from 1 to 65,536, not \"x\"");
 }
 
 TEST_F(WatchTest, warns_once_for_each_kind_of_failure) {

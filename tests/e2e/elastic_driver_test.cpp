@@ -192,7 +192,7 @@ TEST_F(ElasticDriverTest, AScriptThatFailsLaterChangesNothing) {
   std::filesystem::remove(hosts_);
   expect_said(job, "exited with code 1");
   hosts_are("localhost:2\nwhat is this\n");
-  expect_said(job, "what names no hosts");
+  expect_said(job, "printed an invalid list of hosts");
   hosts_are("localhost:3\n");
   ASSERT_TRUE(job.wait_for_output("/3.")) << job.err();
   EXPECT_EQ(job.out().find(" out."), std::string::npos) << job.out();

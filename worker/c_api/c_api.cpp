@@ -84,7 +84,7 @@ int remember_exception(const std::exception_ptr& error) noexcept {
   } catch (const std::exception& e) {
     return remember(HVD_ERROR_INTERNAL, e.what());
   } catch (...) {
-    return remember(HVD_ERROR_INTERNAL, "something that is no exception was thrown");
+    return remember(HVD_ERROR_INTERNAL, "something other than a std::exception was thrown");
   }
 }
 

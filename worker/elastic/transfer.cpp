@@ -236,9 +236,10 @@ class Transfer {
       if (receives()) complete_room();
       return {};
     }
-    return Status(Code::internal, cat("the state of commit ", to_text(resume_.id),
-                                      " did not arrive whole: what rank ", channel_.rank(),
-                                      " received has another checksum than what was sent"));
+    return Status(Code::internal,
+                  cat("the state of commit ", to_text(resume_.id),
+                      " did not arrive whole: the bytes that rank ", channel_.rank(),
+                      " received have another checksum than those that were sent"));
   }
 
  private:

@@ -130,7 +130,7 @@ class PmixStore final : public LauncherStore {
       HVD_RETURN_IF_ERROR(found.status().with_context(cat("rank ", rank)));
       const bool is_text = (*found)->type == PMIX_STRING && (*found)->data.string != nullptr;
       auto bytes = from_hex(is_text ? (*found)->data.string : "?");
-      HVD_RETURN_IF_ERROR(bytes.status().with_context(cat("PMIx: what rank ", rank, " has put")));
+      HVD_RETURN_IF_ERROR(bytes.status().with_context(cat("PMIx: the value of rank ", rank)));
       values.push_back(std::move(*bytes));
     }
     return values;

@@ -248,7 +248,7 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
   if (self == nullptr) {
     return {Code::failed_precondition,
             cat("this worker, ", welcome.worker, " of incarnation ", welcome.incarnation,
-                ", is no member of generation ", document.generation)};
+                ", is not a member of generation ", document.generation)};
   }
   HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), cat("rank ", self->rank)));
   entry_timer_.heard_of_world(Clock::now());

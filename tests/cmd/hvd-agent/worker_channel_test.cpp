@@ -297,7 +297,7 @@ TEST(AgentChannel, RubbishHarmsNothing) {
   agent.send(agent_link::World{1, true, "x"}.encode() + agent_link::Kill{1}.encode());
   ASSERT_TRUE(agent.until_over(1));
   ASSERT_EQ(agent.problems.size(), 1U);
-  EXPECT_NE(agent.problems[0].find("here#1 wrote rubbish"), std::string::npos);
+  EXPECT_NE(agent.problems[0].find("here#1 sent malformed data"), std::string::npos);
 }
 
 TEST(AgentChannel, AnUnknownMessageIsToldOnceAndPassedOver) {

@@ -254,7 +254,7 @@ TEST(JoinServer, AWaitingAgentThatSaysSomethingElseIsLost) {
     client.send_frame(wrong);
     const auto& agent = join_point.joined(0).connection;
     ASSERT_TRUE(ends_in_time(agent));
-    EXPECT_EQ(end_of(join_point, agent), "sent what is no message of an agent");
+    EXPECT_EQ(end_of(join_point, agent), "sent a malformed message");
     join_point.forget_joined();
   }
 }

@@ -280,15 +280,16 @@ TEST(Replay, AFileThatIsNoJournalIsRefusedWithTheLine) {
            {head + "{\"event\": \"heard\", \"host\": 0.9, \"clock\": 1}\n", "type must be number"},
            {head + "{\"event\": \"heard\", \"host\": 1e300, \"clock\": 1}\n",
             "type must be number"},
-           {head + "{\"event\": \"begin\", \"clock\": 9223372036854775807}\n", "or no time"},
-           {head + "{\"event\": \"begin\", \"clock\": -1}\n", "or no time"},
+           {head + "{\"event\": \"begin\", \"clock\": 9223372036854775807}\n",
+            "or not a valid time"},
+           {head + "{\"event\": \"begin\", \"clock\": -1}\n", "or not a valid time"},
            {head + "{\"event\": \"resumed\", \"stopped\": -9223372036854775808, \"clock\": 1}\n",
-            "is no time"},
+            "is not a valid time"},
            {"{\"schema\": 1, \"job\": 5, \"build\": [], \"start\": {}}\n", "'options' not found"},
            {"{\"schema\": 1, \"start\": " + std::string(200'000, '[') + "\n", "line 1: "},
            {head + "{\"event\": \"begin\", \"clock\": 1, \"actions\": " +
                 std::string(200'000, '[') + std::string(200'000, ']') + ", \"clock\": -1}\n",
-            "or no time"}}) {
+            "or not a valid time"}}) {
     const auto replayed = replay_text(text);
     ASSERT_FALSE(replayed.ok()) << text;
     EXPECT_NE(replayed.status().message().find(error), std::string::npos)

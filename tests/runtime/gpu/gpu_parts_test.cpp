@@ -352,7 +352,7 @@ TEST(GpuModule, AFileThatIsNoModuleIsAnErrorThatNamesIt) {
   const std::string text = cat(HVD_SOURCE_DIR, "/LICENSE");
   EXPECT_NE(why_not({text}).find(text), std::string::npos) << why_not({text});
   // A library, but not ours.
-  EXPECT_NE(why_not({"libm.so.6"}).find("libm.so.6 is no module of hvd"), std::string::npos)
+  EXPECT_NE(why_not({"libm.so.6"}).find("libm.so.6 is not a module of hvd"), std::string::npos)
       << why_not({"libm.so.6"});
 }
 

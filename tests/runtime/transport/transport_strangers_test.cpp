@@ -334,7 +334,7 @@ TEST(BrokenMembers, AMessageThatIsMissingOrComesAgainIsFound) {
       in.receive(1, 1);
       in.wait_received();
     });
-    EXPECT_NE(error.find("what rank 1 sends on its data connection is no message"),
+    EXPECT_NE(error.find("rank 1 sent a malformed message on its data connection"),
               std::string::npos)
         << "sequence " << second << ": " << error;
   }

@@ -232,7 +232,7 @@ TEST_F(ElasticProgress, AStateThatDoesNotArriveWholeIsNotTakenOver) {
                EXPECT_EQ(moved.ok(), rank != 2);
                EXPECT_FALSE(received);
                if (rank != 2) return;
-               EXPECT_TRUE(mentions(moved, "rank 2 received has another checksum"))
+               EXPECT_TRUE(mentions(moved, "rank 2 received have another checksum"))
                    << moved.status.to_string();
                EXPECT_EQ(worker.weights, "of a newcomer");
                EXPECT_TRUE(worker.progress.store().holds().none());

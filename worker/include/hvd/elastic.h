@@ -98,7 +98,7 @@ HVD_API void copy_bytes(std::span<std::byte> into, const void* from);
 
 template <typename T, std::size_t extent>
 Handler handler_of_span(std::span<T, extent> elements) {
-  static_assert(!std::is_const_v<T>, "what is restored cannot be const");
+  static_assert(!std::is_const_v<T>, "a state cannot restore a const object");
   static_assert(std::is_trivially_copyable_v<T>,
                 "elements must be trivially copyable; for others give a Handler");
   return {[elements] { return elements.size_bytes(); },
