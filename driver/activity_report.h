@@ -36,7 +36,7 @@ struct ActivityRow {
 bool is_listed_before(const ActivityRow& a, const ActivityRow& b);
 
 // The rows by rank, then by host and slot, below a line of headings; each line ends with a newline.
-// Control characters are shown as '?', since the texts come from the workers.
+// Long texts are cut, and control characters are escaped, since workers wrote them.
 std::string activity_table(std::vector<ActivityRow> rows);
 // The lines below the table: the ranks that others wait for, in the words of rank 0. A line about a
 // rank whose own row names that tensor is left out: its request was lost on the way to rank 0. Long
