@@ -7,8 +7,8 @@
 #   grow   a second host comes, with as many workers (hvd: as many slots more): how long there is no
 #          commit
 #
-# torchrun looks at its workers every 0.1 s, and closes its first meeting after 1 s, so that its own
-# defaults of 5 s and 30 s, where it has these, are not what is measured.
+# torchrun looks at its workers every 0.1 s, and closes its first rendezvous after 1 s, so that its
+# own defaults of 5 s and 30 s, where it has these, are not what is measured.
 import argparse
 import contextlib
 import json

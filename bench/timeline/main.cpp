@@ -1,7 +1,7 @@
-// hvd_timeline_bench [RANKS [STRETCHES [STEPS]]]: what recording a timeline costs. The same steps
-// with and without it, in turns, in stretches of STEPS; each rank is a process, times are those of
-// rank 0. A recorded stretch begins when all ranks record, and what its file still lacks at its end
-// is written before the next one: it is no part of either, and is shown beside.
+// hvd_timeline_bench [RANKS [INTERVALS [STEPS]]]: what recording a timeline costs. The same steps
+// with and without it, in turns, in intervals of STEPS; each rank is a process, times are those of
+// rank 0. A recorded interval begins when all ranks record, and what its file still lacks at its
+// end is written before the next one: it is no part of either, and is shown beside.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -25,7 +25,7 @@ void check(const Status& status) {
 }
 
 void compare(runtime::World& world, const char* what, const std::vector<std::size_t>& sizes,
-             int stretches, int steps) {
+             int intervals, int steps) {
   Tensors tensors(world, what, sizes);
   const std::string path = cat("/tmp/hvd-timeline-bench.", ::getpid(), ".json");
   const bool is_root = world.rank() == 0;
@@ -33,9 +33,9 @@ void compare(runtime::World& world, const char* what, const std::vector<std::siz
   std::vector<double> recorded;
   std::vector<double> rest;
   for (int i = 0; i < 5; ++i) tensors.allreduce();  // fills caches of all kinds
-  for (int stretch = 0; stretch < 2 * stretches; ++stretch) {
+  for (int interval = 0; interval < 2 * intervals; ++interval) {
     // Which of the two is first changes, too.
-    const bool records = (stretch % 4 == 1) || (stretch % 4 == 2);
+    const bool records = (interval % 4 == 1) || (interval % 4 == 2);
     if (records && is_root) check(world.start_timeline(path, false));
     tensors.allreduce();
     for (int step = 0; step < steps; ++step) {
@@ -57,7 +57,7 @@ void compare(runtime::World& world, const char* what, const std::vector<std::siz
   std::filesystem::remove(path);
 }
 
-int run(int size, int stretches, int steps) {
+int run(int size, int intervals, int steps) {
   Ranks ranks(size);
   const runtime::SignalShield shield;
   std::vector<runtime::Member> members;
@@ -70,13 +70,13 @@ int run(int size, int stretches, int steps) {
   auto world = runtime::World::create({ranks.rank(), members, 1, *token}, ranks);
   check(world.status());
   if (ranks.rank() == 0) {
-    std::printf("%d ranks, milliseconds a step, medians of %d steps\n", size, stretches * steps);
+    std::printf("%d ranks, milliseconds a step, medians of %d steps\n", size, intervals * steps);
     std::printf("%-36s %9s %9s %8s %11s %9s\n", "", "plain", "recorded", "ratio", "file", "rest");
   }
-  compare(**world, "161 tensors of ResNet-50, 102 MB", resnet50_sizes(), stretches, steps);
-  compare(**world, "1,000 tensors of 1 KB", std::vector<std::size_t>(1000, 256), stretches,
+  compare(**world, "161 tensors of ResNet-50, 102 MB", resnet50_sizes(), intervals, steps);
+  compare(**world, "1,000 tensors of 1 KB", std::vector<std::size_t>(1000, 256), intervals,
           10 * steps);
-  compare(**world, "one tensor of 4 KB", {1024}, stretches, 20 * steps);
+  compare(**world, "one tensor of 4 KB", {1024}, intervals, 20 * steps);
   const auto left = (*world)->shutdown(Clock::now() + std::chrono::seconds(60));
   check(left.status);
   return 0;

@@ -44,14 +44,14 @@ TEST_F(RunJob, runs_every_worker_with_its_identity_and_passes_its_output) {
   spec.hosts = {{"localhost", 1}, {"127.0.0.1", 2}};
   const auto outcome =
       run("echo \"$HVD_RANK of $HVD_SIZE $HVD_WORKER $LOCAL_RANK $HOROVOD_CROSS_RANK $PWD\"; "
-          "echo trouble >&2");
+          "echo failure >&2");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.reason;
   EXPECT_FALSE(outcome.failure.has_value());
   const std::string where = cat(" ", directory.path().string(), "\n");
   EXPECT_EQ(seen.out[0], "0 of 3 localhost#0 0 0" + where);
   EXPECT_EQ(seen.out[1], "1 of 3 127.0.0.1#0 0 1" + where);
   EXPECT_EQ(seen.out[2], "2 of 3 127.0.0.1#1 1 0" + where);
-  EXPECT_EQ(seen.err[2], "trouble\n");
+  EXPECT_EQ(seen.err[2], "failure\n");
   EXPECT_EQ(seen.started.size(), 3U);
   EXPECT_EQ(seen.world.members.size(), 3U);
   EXPECT_TRUE(seen.warnings.empty());

@@ -442,7 +442,7 @@ def train(state):
     group = dist.new_group()  # world 3
     if hvd.generation() == 4:
         die(1, 4)
-        with registration.meeting_afterwards():
+        with registration.barrier_afterwards():
             raise RuntimeError("Connection reset by peer")
     while state.step < 5:
         tensor = torch.ones(1)

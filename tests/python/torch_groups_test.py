@@ -546,7 +546,7 @@ def test_an_error_of_torch_in_a_world_that_goes_on_stays_what_it_is():
 
     is_first = rank() == 0
     caught = pytest.raises(RuntimeError, match="of torch")
-    with caught if is_first else contextlib.nullcontext(), registration.meeting_afterwards():
+    with caught if is_first else contextlib.nullcontext(), registration.barrier_afterwards():
         if is_first:
             raise RuntimeError("an error of torch")
     check_it_works()

@@ -169,7 +169,7 @@ bool has_pmi(const EnvironmentLookup& lookup) {
 
 Result<std::unique_ptr<LauncherStore>> open_pmi_store(const EnvironmentLookup& lookup) {
   const int inherited = *count_of(lookup, "PMI_FD");
-  // Programs that this one starts must not talk in its place.
+  // Programs that this one starts must not use the connection.
   UniqueFd fd(::fcntl(inherited, F_DUPFD_CLOEXEC, 3));
   if (!fd) return Status::from_errno(cat("PMI_FD=", inherited), errno);
   auto store = std::make_unique<PmiStore>(std::move(fd), *count_of(lookup, "PMI_RANK"),

@@ -15,7 +15,7 @@ namespace hvd::worker {
 // The environment says that a launcher waits for this process at the other end of PMI_FD.
 bool has_pmi(const EnvironmentLookup& lookup);
 
-// Begins to talk with the launcher, which a process may do once: the store has to live as long as
+// Connects to the launcher, which a process may do once: the store has to live as long as
 // the process may need it. The destructor takes leave, without which the launcher takes the end of
 // the process for a crash. failed_precondition: the launcher does not speak this protocol.
 Result<std::unique_ptr<LauncherStore>> open_pmi_store(const EnvironmentLookup& lookup);

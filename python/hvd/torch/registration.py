@@ -153,21 +153,21 @@ def _use_own_store() -> None:
             return init(backend, None, **arguments)
         timeout = arguments.get("timeout") or distributed_c10d.default_pg_timeout
         arguments.update(store=_make_store(timeout))
-        with meeting_afterwards():
+        with barrier_afterwards():
             return init(backend, None, **arguments)
 
     distributed_c10d.init_process_group = dist.init_process_group = wrapper
 
 
 # While init_process_group("hvd") runs, after which the ranks meet in any case.
-_meets_afterwards = contextvars.ContextVar("hvd.meets_afterwards", default=False)
+_barrier_follows = contextvars.ContextVar("hvd.barrier_follows", default=False)
 
 
-# The meeting that this rank has begun and not finished, and its generation.
+# The barrier that this rank has begun and not finished, and its generation.
 _begun: tuple[int, Handle[None]] | None = None
 
 
-def _begin_to_meet() -> Handle[None]:
+def _begin_barrier() -> Handle[None]:
     global _begun
     generation = basics.generation()
     if _begun is None or _begun[0] != generation:
@@ -176,49 +176,49 @@ def _begin_to_meet() -> Handle[None]:
     return _begun[1]
 
 
-def _meet() -> None:
+def _barrier() -> None:
     """Returns when all ranks of the world are here."""
     global _begun
     try:
-        _begin_to_meet().wait()
+        _begin_barrier().wait()
     finally:
         _begun = None
 
 
-def _meet_after(error: Exception) -> None:
+def _barrier_after(error: Exception) -> None:
     """Raises the failure of the world, if torch has seen it as this error.
 
     Ranks whose call has succeeded meet this one at once. Those that wait for it elsewhere do not,
     so there is a limit.
     """
     done = threading.Event()
-    _begin_to_meet().add_done_callback(lambda _: done.set())
+    _begin_barrier().add_done_callback(lambda _: done.set())
     if done.wait(_CONNECT_TIMEOUT.total_seconds()):
         try:
-            _meet()
+            _barrier()
         except HorovodInternalError as loss:
             raise loss from error
 
 
 @contextlib.contextmanager
-def meeting_afterwards() -> Iterator[None]:
+def barrier_afterwards() -> Iterator[None]:
     """For a call that uses rank 0's store: rank 0 keeps it until all ranks have made the call.
 
     Each rank meets the others once, also one whose call has failed. If the world has failed, which
     torch sees as a broken connection, that is the error.
     """
-    token = _meets_afterwards.set(True)
+    token = _barrier_follows.set(True)
     try:
         yield
     except HorovodInternalError:
         raise
     except Exception as error:
-        _meet_after(error)
+        _barrier_after(error)
         raise
     else:
-        _meet()
+        _barrier()
     finally:
-        _meets_afterwards.reset(token)
+        _barrier_follows.reset(token)
 
 
 def _replace_store_barrier() -> None:
@@ -235,11 +235,11 @@ def _replace_store_barrier() -> None:
     @functools.wraps(barrier)
     def wrapper(*args: Any, **kwargs: Any) -> None:
         given = signature.bind(*args, **kwargs).arguments
-        if _meets_afterwards.get():
+        if _barrier_follows.get():
             return
         is_hvd = dist.get_backend() == NAME and not isinstance(dist.group.WORLD, reconfigure.Group)
         if is_hvd and given.get("rendezvous_count", basics.size()) == basics.size():
-            _meet()
+            _barrier()
         else:
             barrier(*args, **kwargs)
 

@@ -69,7 +69,7 @@ enum class Flaw {
   forgets_to_stop_what_cannot_be_suspended,
 };
 
-// The surroundings of workers: where they run, and to which agents they talk.
+// The surroundings of workers: where they run, and the agents that they are connected to.
 class Surroundings {
  public:
   virtual ~Surroundings() = default;
