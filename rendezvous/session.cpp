@@ -148,7 +148,7 @@ awaitable<Session::Got> Session::read_head() {
     using Progress = RequestParser::Progress;
     const auto progress = parser.feed(unread(), used, reason);
     take(used);
-    if (progress == Progress::done) co_return Got::head;
+    if (progress == Progress::done) co_return Got::whole;
     ticket_.is_signed = false;
     if (progress == Progress::too_large) {
       Reply reply = make_error(431, cat("the header is larger than the limit, ",
@@ -304,6 +304,23 @@ awaitable<void> Session::linger() {
   }
 }
 
+awaitable<Session::Got> Session::receive_body(std::size_t size, std::string& body) {
+  if (size == 0) co_return Got::whole;
+  if (head_.expects_continue && unread().empty()) {
+    const bool sent = co_await write(kContinue, kNothing);
+    if (!sent) co_return Got::closed;
+  }
+  hub_->receiving += size;
+  const Finally received([&] { hub_->receiving -= size; });
+  const bool whole = co_await read_body(size, body);
+  if (whole) co_return Got::whole;
+  if (!expired_) co_return Got::closed;
+  Reply late = make_error(408, "the request's body did not come in time");
+  late.close = true;
+  co_await answer(late);
+  co_return Got::refused;
+}
+
 awaitable<void> Session::serve(std::unique_ptr<Session> session) {
   Session& self = *session;
   Hub& hub = *self.hub_;
@@ -329,22 +346,9 @@ awaitable<void> Session::serve(std::unique_ptr<Session> session) {
       continue;
     }
     std::string body;
-    if (size > 0) {
-      if (self.head_.expects_continue && self.unread().empty()) {
-        const bool sent = co_await self.write(kContinue, kNothing);
-        if (!sent) co_return;
-      }
-      hub.receiving += size;
-      const Finally received([&] { hub.receiving -= size; });
-      const bool whole = co_await self.read_body(size, body);
-      if (!whole) {
-        if (!self.expired_) co_return;
-        Reply late = make_error(408, "the request's body did not come in time");
-        late.close = true;
-        co_await self.answer(late);
-        break;
-      }
-    }
+    const Got got_body = co_await self.receive_body(size, body);
+    if (got_body == Got::closed) co_return;
+    if (got_body == Got::refused) break;
     auto outcome = hub.service.handle(self.head_, self.ticket_, std::move(body));
     if (auto* const pending = std::get_if<PendingRead>(&outcome)) {
       auto reply = co_await self.wait_for(*pending);

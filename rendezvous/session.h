@@ -72,8 +72,9 @@ class Session {
  private:
   using Bytes = std::vector<char>;
 
-  enum class Got { head, closed, refused };
+  enum class Got { whole, closed, refused };
   boost::asio::awaitable<Got> read_head();
+  boost::asio::awaitable<Got> receive_body(std::size_t size, std::string& body);
   boost::asio::awaitable<bool> read_body(std::size_t size, std::string& body);
   boost::asio::awaitable<std::optional<Reply>> wait_for(const PendingRead& read);
   boost::asio::awaitable<bool> answer(Reply& reply);

@@ -60,53 +60,77 @@ Status pass_in_place(const GpuWork& work, const gpu::ElementCast& cast,
   return cast.changes_nothing() ? Status() : work.copy(cast, extents);
 }
 
-}  // namespace
-
-Status gpu_allreduce(GpuWork& work) {
-  if (work.response.request().op == ReduceOp::adasum) return gpu_adasum(work);
-  const auto plan =
-      gpu::plan_reduction(work.response.request(), work.active.size(), work.link.adds_float8);
-  const std::size_t wire = size_of(plan.wire);
-  const std::size_t shares = work.link.by_hosts ? work.link.local_size : 1;
+// The tensors of an allreduce, or parts of them: some are reduced where they lie, others in a
+// buffer.
+struct Parts {
   std::vector<Tensor> direct;
   std::vector<Tensor> packed;
-  std::vector<std::size_t> sizes;
+};
+
+Result<Parts> divide(GpuWork& work, const ReductionPlan& plan, std::size_t shares) {
+  Parts parts;
   for (std::size_t i = 0; i < work.entries.size(); ++i) {
     const Entry& entry = work.entries[i];
     auto output = work.output_of(i, entry.request.shape);
     HVD_RETURN_IF_ERROR(output.status());
     const Tensor tensor{entry.input, *output, static_cast<std::size_t>(entry.request.elements())};
     if (tensor.elements == 0) continue;
-    const std::size_t bytes = tensor.elements * wire;
+    const std::size_t bytes = tensor.elements * size_of(plan.wire);
     const bool alone = work.entries.size() == 1 || bytes > work.options.packed_bytes;
     const bool stays = alone && plan.type == plan.wire;
     // By hosts each rank takes as much of it on; what is left over is packed.
     const std::size_t shared = stays ? tensor.elements / shares * shares : 0;
     const std::size_t left_over = tensor.elements - shared;
-    if (shared > 0) direct.push_back({tensor.input, tensor.output, shared});
+    if (shared > 0) parts.direct.push_back({tensor.input, tensor.output, shared});
     if (left_over > 0) {
       const std::size_t skip = shared * size_of(plan.type);
-      packed.push_back(
+      parts.packed.push_back(
           {static_cast<const std::byte*>(tensor.input) + skip, tensor.output + skip, left_over});
-      sizes.push_back(left_over * wire);
     }
   }
-  if (direct.empty() && packed.empty()) return {};
+  return parts;
+}
 
-  const auto packing = gpu::pack(sizes);
-  std::vector<Reduced> reduced;
-  std::byte* buffer = nullptr;
-  if (!packed.empty()) {
-    const std::size_t unit = shares * gpu::kAlignment;
-    const std::size_t bytes = (packing.bytes + unit - 1) / unit * unit;
-    auto room = work.world.buffer(work.lane(), bytes);
-    HVD_RETURN_IF_ERROR(room.status());
-    buffer = *room;
-    reduced.push_back({buffer, buffer, bytes / wire});
-  }
+// The packed parts lie here while they are reduced.
+struct PackBuffer {
+  gpu::Packing packing;
+  Reduced whole{};  // of no elements if nothing is packed
+
+  std::byte* place_of(std::size_t part) const { return whole.output + packing.offsets[part]; }
+};
+
+Result<PackBuffer> make_buffer(const GpuWork& work, const std::vector<Tensor>& packed,
+                               std::size_t wire, std::size_t shares) {
+  if (packed.empty()) return PackBuffer{};
+  std::vector<std::size_t> sizes;
+  sizes.reserve(packed.size());
+  for (const auto& tensor : packed) sizes.push_back(tensor.elements * wire);
+  PackBuffer buffer{.packing = gpu::pack(sizes)};
+  const std::size_t unit = shares * gpu::kAlignment;
+  const std::size_t bytes = (buffer.packing.bytes + unit - 1) / unit * unit;
+  auto room = work.world.buffer(work.lane(), bytes);
+  HVD_RETURN_IF_ERROR(room.status());
+  buffer.whole = {*room, *room, bytes / wire};
+  return buffer;
+}
+
+}  // namespace
+
+Status gpu_allreduce(GpuWork& work) {
+  if (work.response.request().op == ReduceOp::adasum) return gpu_adasum(work);
+  const auto plan =
+      gpu::plan_reduction(work.response.request(), work.active.size(), work.link.adds_float8);
+  const std::size_t shares = work.link.by_hosts ? work.link.local_size : 1;
+  auto parts = divide(work, plan, shares);
+  HVD_RETURN_IF_ERROR(parts.status());
+  auto& [direct, packed] = *parts;
+  if (direct.empty() && packed.empty()) return {};
+  auto buffer = make_buffer(work, packed, size_of(plan.wire), shares);
+  HVD_RETURN_IF_ERROR(buffer.status());
+
   std::vector<CopyExtent> in;
   for (std::size_t i = 0; i < packed.size(); ++i) {
-    in.push_back({packed[i].input, buffer + packing.offsets[i], packed[i].elements});
+    in.push_back({packed[i].input, buffer->place_of(i), packed[i].elements});
   }
   HVD_RETURN_IF_ERROR(work.copy(plan.in, in));
   if (!plan.in.changes_nothing()) {
@@ -118,13 +142,14 @@ Status gpu_allreduce(GpuWork& work) {
     HVD_RETURN_IF_ERROR(work.copy(plan.in, scaled));
   }
 
-  reduced.insert(reduced.end(), direct.begin(), direct.end());
+  std::vector<Reduced> reduced = direct;
+  if (!packed.empty()) reduced.insert(reduced.begin(), buffer->whole);
   HVD_RETURN_IF_ERROR(work.link.by_hosts ? reduce_by_hosts(work, plan, reduced)
                                          : reduce_flat(work, plan, reduced));
 
   std::vector<CopyExtent> out;
   for (std::size_t i = 0; i < packed.size(); ++i) {
-    out.push_back({buffer + packing.offsets[i], packed[i].output, packed[i].elements});
+    out.push_back({buffer->place_of(i), packed[i].output, packed[i].elements});
   }
   HVD_RETURN_IF_ERROR(work.copy(plan.out, out));
   std::vector<CopyExtent> finished;
