@@ -29,7 +29,6 @@ class Poll::Impl : public std::enable_shared_from_this<Impl> {
     timer_.cancel();
     script_.reset();
   }
-  pid_t child() const { return script_ ? script_->child() : -1; }
 
  private:
   static ScriptOptions script_options(const PollOptions& options) {
@@ -67,6 +66,5 @@ Poll::Poll(boost::asio::io_context& io, PollOptions options, PollCallbacks callb
   impl_->ask();
 }
 Poll::~Poll() { impl_->stop(); }
-pid_t Poll::child() const { return impl_->child(); }
 
 }  // namespace hvd::discovery

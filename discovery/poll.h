@@ -41,9 +41,6 @@ class Poll {
   Poll(const Poll&) = delete;
   Poll& operator=(const Poll&) = delete;
 
-  // As Script::child().
-  pid_t child() const;
-
  private:
   class Impl;
   std::shared_ptr<Impl> impl_;

@@ -1,7 +1,6 @@
 #include "discovery/script.h"
 
 #include <array>
-#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <sys/wait.h>
@@ -71,7 +70,10 @@ class Script::Run : public std::enable_shared_from_this<Run> {
         output_(io),
         errors_(io),
         timer_(io) {}
-  ~Run() { reap(); }
+  ~Run() {
+    reap();
+    reaper_.disown();  // one that no signal can end
+  }
 
   void begin() {
     auto started = start_script(options_.command);
@@ -80,7 +82,7 @@ class Script::Run : public std::enable_shared_from_this<Run> {
       asio::post(io_, [self = shared_from_this()] { self->finish(); });
       return;
     }
-    reaper_ = started->reaper;
+    reaper_ = std::move(started->reaper);
     control_.assign(asio::local::stream_protocol(), started->control.release());
     output_.assign(started->output.release());
     errors_.assign(started->errors.release());
@@ -100,10 +102,9 @@ class Script::Run : public std::enable_shared_from_this<Run> {
   bool done() const { return !done_; }
   // True when its reaper is gone.
   bool gone() {
-    if (reaper_ > 0 && ::waitpid(reaper_, nullptr, WNOHANG) != 0) reaper_ = -1;
-    return reaper_ < 0;
+    reap_until(TimePoint::min());
+    return reaper_.pid() < 0;
   }
-  pid_t reaper() const { return reaper_; }
 
  private:
   void spawn(asio::awaitable<void> work) {
@@ -153,7 +154,7 @@ class Script::Run : public std::enable_shared_from_this<Run> {
                               asio::redirect_error(asio::use_awaitable, error));
     if (!done_) co_return;
     std::memcpy(&status, bytes.data(), sizeof status);
-    if (error) kill_session_of(reaper_, kEndLimit);
+    if (error) kill_session_of(reaper_.pid(), kEndLimit);
     if (end_.error.empty()) {
       end_.error = error ? "ended with the process that watches over it, which was killed (by "
                            "the script itself, with kill -9 $PPID?)"
@@ -178,7 +179,7 @@ class Script::Run : public std::enable_shared_from_this<Run> {
       end_.error += ", and is still there";
       // Its reaper does not answer: the script may have stopped it. With it the script dies, or the
       // next run would find it.
-      ::kill(reaper_, SIGKILL);
+      reaper_.signal(SIGKILL);
       timer_.expires_after(options_.kill_timeout);
       co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, error));
       if (error || !done_) co_return;
@@ -214,16 +215,20 @@ class Script::Run : public std::enable_shared_from_this<Run> {
 
   // The reaper was told to end, or has ended. A process that it cannot kill is left to the kernel.
   void reap() {
-    if (reaper_ < 0) return;
-    if (is_stopped(reaper_)) ::kill(reaper_, SIGKILL);
-    wait_for_child(reaper_, Clock::now() + kEndLimit);
-    if (::waitpid(reaper_, nullptr, WNOHANG) != 0) reaper_ = -1;
+    if (reaper_.pid() < 0) return;
+    if (is_stopped(reaper_.pid())) reaper_.signal(SIGKILL);
+    reap_until(Clock::now() + kEndLimit);
+  }
+
+  void reap_until(TimePoint deadline) {
+    if (reaper_.pid() < 0 || !wait_for_child(reaper_.pid(), deadline)) return;
+    static_cast<void>(reaper_.wait());
   }
 
   asio::io_context& io_;
   const ScriptOptions options_;
   std::function<void(ScriptEnd)> done_;
-  pid_t reaper_ = -1;
+  ChildProcess reaper_;
   asio::local::stream_protocol::socket control_;
   Pipe output_;
   Pipe errors_;
@@ -252,7 +257,5 @@ void Script::run(std::function<void(ScriptEnd)> done) {
 }
 
 bool Script::running() const { return run_ && !run_->done(); }
-
-pid_t Script::child() const { return run_ ? run_->reaper() : -1; }
 
 }  // namespace hvd::discovery

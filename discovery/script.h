@@ -39,9 +39,6 @@ class Script {
   // Calls `done` once, later. Not while a run is under way.
   void run(std::function<void(ScriptEnd)> done);
   bool running() const;
-  // The one child of this process that stands for a run; code that kills the orphans that this
-  // process has adopted must spare it; -1: there is none.
-  pid_t child() const;
 
  private:
   class Run;

@@ -190,14 +190,17 @@ Result<ScriptProcess> start_script(const std::string& command) {
   sigset_t before;
   sigfillset(&every);
   ::pthread_sigmask(SIG_SETMASK, &every, &before);
-  const pid_t reaper = ::fork();
-  if (reaper == 0) {
-    keep(control->second.get(), output->second.get(), errors->second.get(), arguments.data());
-  }
-  const int error = errno;
+  auto reaper = ChildProcess::start([&]() -> Result<pid_t> {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      keep(control->second.get(), output->second.get(), errors->second.get(), arguments.data());
+    }
+    if (pid < 0) return Status::from_errno("fork", errno);
+    return pid;
+  });
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (reaper < 0) return Status::from_errno("fork", error);
-  return ScriptProcess{reaper, std::move(control->first), std::move(output->first),
+  if (!reaper.ok()) return reaper.status();
+  return ScriptProcess{*std::move(reaper), std::move(control->first), std::move(output->first),
                        std::move(errors->first)};
 }
 

@@ -11,13 +11,14 @@
 #include <string>
 #include <sys/types.h>
 
+#include "base/machine/child_process.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 
 namespace hvd::discovery {
 
 struct ScriptProcess {
-  pid_t reaper = -1;  // to be reaped by the caller, once `control` has ended
+  ChildProcess reaper;  // to be reaped by the caller, once `control` has ended
   // A Unix stream socket. To shut it down is the order to kill; the reaper writes the script's wait
   // status, an int, when nothing is left.
   UniqueFd control;

@@ -486,13 +486,7 @@ void JobRunner::return_credit(const agent_link::Credit& credit) {
 }
 
 void JobRunner::kill_orphans() {
-  std::set<pid_t> ours;
-  for (const auto& host : hosts_) {
-    if (host.session) ours.insert(host.session->pid());
-  }
-  if (source_) ours.insert(source_->child());
-  if (starter_) ours.merge(starter_->children());
-  if (const std::size_t left = subreaper_.kill_orphans(ours, kOrphanLimit); left != 0) {
+  if (const std::size_t left = subreaper_.kill_orphans(kOrphanLimit); left != 0) {
     observer_.on_warning(cat("could not kill ", left, " processes left by an agent that died"));
   }
 }

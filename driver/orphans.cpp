@@ -3,31 +3,18 @@
 #include <csignal>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/descriptors.h"
-#include "base/machine/proc.h"
+#include "base/machine/child_process.h"
 
 namespace hvd::driver {
-namespace {
-
-std::vector<pid_t> children() {
-  std::vector<pid_t> result;
-  const pid_t self = ::getpid();
-  for (const pid_t pid : numbers_in("/proc")) {
-    if (parent_of(pid) == self) result.push_back(pid);
-  }
-  return result;
-}
-
-}  // namespace
 
 Subreaper::Subreaper() {
   ::prctl(PR_GET_CHILD_SUBREAPER, &previous_);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  for (const pid_t pid : children()) earlier_children_.insert(pid);
+  for (const pid_t pid : children_without_owner()) earlier_children_.insert(pid);
 }
 
 Subreaper::~Subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, previous_); }
@@ -37,13 +24,12 @@ bool Subreaper::any_child() {
   return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0;
 }
 
-std::size_t Subreaper::kill_orphans(const std::set<pid_t>& spared,
-                                    std::chrono::milliseconds limit) const {
+std::size_t Subreaper::kill_orphans(std::chrono::milliseconds limit) const {
   const TimePoint until = Clock::now() + limit;
   for (;;) {
     std::vector<pid_t> orphans;
-    for (const pid_t pid : children()) {
-      if (earlier_children_.count(pid) == 0 && spared.count(pid) == 0) orphans.push_back(pid);
+    for (const pid_t pid : children_without_owner()) {
+      if (earlier_children_.count(pid) == 0) orphans.push_back(pid);
     }
     if (orphans.empty()) return 0;
     if (Clock::now() >= until) return orphans.size();

@@ -20,10 +20,10 @@ class Subreaper {
 
   // True if this process has any child: a cheap check before kill_orphans().
   static bool any_child();
-  // Kills and reaps every child of this process that did not exist before this object, `spared`
-  // excepted, then the children that it inherits from those, until there are none. Returns the
-  // number of processes that are left after `limit`.
-  std::size_t kill_orphans(const std::set<pid_t>& spared, std::chrono::milliseconds limit) const;
+  // Kills and reaps every child of this process that did not exist before this object and has no
+  // owner (base/machine/child_process.h), then the children that it inherits from those, until
+  // there are none. Returns the number of processes that are left after `limit`.
+  std::size_t kill_orphans(std::chrono::milliseconds limit) const;
 
  private:
   int previous_ = 0;

@@ -239,7 +239,7 @@ int run_relay(const std::string& agent_path, Joined joined, int signals, const s
 
   const int code = exit_code_of(agent->handle->pid());
   const std::string how = agent->handle->reap();
-  if (driver::Subreaper::any_child()) subreaper.kill_orphans({}, kOrphanLimit);
+  if (driver::Subreaper::any_child()) subreaper.kill_orphans(kOrphanLimit);
   if (code == 0) return 0;
   if (!relay.lost().empty()) {
     say(cat("the job at ", who, " was lost: ", relay.lost(), "; its workers here were ended"));

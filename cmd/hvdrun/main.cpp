@@ -19,8 +19,10 @@ void keep_standard_streams() {
   }
 }
 
-// Some supervisors start programs with the signals blocked for which they themselves wait.
-void unblock_signals() {
+// Some supervisors start programs with the signals blocked for which they themselves wait. Where
+// SIGCHLD is ignored the kernel reaps all children, and nobody learns how they have ended.
+void set_signals() {
+  std::signal(SIGCHLD, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -30,7 +32,7 @@ void unblock_signals() {
 
 int main(int argc, char** argv) {
   keep_standard_streams();
-  unblock_signals();
+  set_signals();
   hvd::cli::leave_process_one();
   return hvd::cli::run_hvdrun(std::vector<std::string>(argv + 1, argv + argc));
 }

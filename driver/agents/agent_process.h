@@ -5,7 +5,9 @@
 
 #include <string>
 #include <sys/types.h>
+#include <utility>
 
+#include "base/machine/child_process.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "driver/core/agent_handle.h"
@@ -16,17 +18,16 @@ class AgentProcess : public AgentHandle {
  public:
   // A running agent and the link to it. The error names the path.
   static Result<AgentConnection> start(const std::string& path);
-  ~AgentProcess() override;
 
   int ended_fd() const override { return ended_.get(); }
   void kill() override;
   std::string reap() override;
-  pid_t pid() const override { return pid_; }
+  pid_t pid() const override { return agent_.pid(); }
 
  private:
-  AgentProcess(pid_t pid, UniqueFd ended) : pid_(pid), ended_(std::move(ended)) {}
-  pid_t pid_ = -1;  // also after the child was reaped
-  bool reaped_ = false;
+  AgentProcess(ChildProcess agent, UniqueFd ended)
+      : agent_(std::move(agent)), ended_(std::move(ended)) {}
+  ChildProcess agent_;
   UniqueFd ended_;
 };
 

@@ -41,7 +41,6 @@ class HostSource::Impl {
     });
   }
 
-  pid_t child() const { return poll_ ? poll_->child() : -1; }
   // A host that the list or the script names is reached even if one of its name has joined before.
   bool joins(const std::string& host) const {
     return joining_ && joining_->joins(host) && !is_named(host);
@@ -144,7 +143,6 @@ HostSource::HostSource(boost::asio::io_context& io, const JobSpec& spec,
                        std::vector<HostSlots> hosts, Callbacks callbacks)
     : impl_(std::make_unique<Impl>(io, spec, std::move(hosts), std::move(callbacks))) {}
 HostSource::~HostSource() = default;
-pid_t HostSource::child() const { return impl_->child(); }
 bool HostSource::joins(const std::string& host) const { return impl_->joins(host); }
 std::optional<AgentConnection> HostSource::take_agent(const std::string& host) {
   return impl_->take_agent(host);

@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <sys/types.h>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -42,10 +41,6 @@ class HostSource {
   ~HostSource();  // kills a running script; there are no callbacks afterwards
   HostSource(const HostSource&) = delete;
   HostSource& operator=(const HostSource&) = delete;
-
-  // The child of this process that runs the script, which must be spared when orphans are killed;
-  // -1: there is none.
-  pid_t child() const;
 
   // The agent of this host joins by itself; the job cannot start it.
   bool joins(const std::string& host) const;

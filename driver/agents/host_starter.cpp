@@ -59,10 +59,6 @@ class HostStarter::Impl : public std::enable_shared_from_this<HostStarter::Impl>
     return attempts_.erase(host) != 0;
   }
 
-  std::set<pid_t> children() const {
-    return step_launcher_ ? step_launcher_->children() : std::set<pid_t>();
-  }
-
   void end() {
     callbacks_ = {};
     attempts_.clear();
@@ -188,6 +184,5 @@ void HostStarter::start(HostIndex host, const HostSlots& how, bool local) {
   impl_->start(host, how, local);
 }
 bool HostStarter::give_up(HostIndex host) { return impl_->give_up(host); }
-std::set<pid_t> HostStarter::children() const { return impl_->children(); }
 
 }  // namespace hvd::driver

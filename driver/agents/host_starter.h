@@ -8,10 +8,8 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
-#include <sys/types.h>
 
 #include <boost/asio/io_context.hpp>
 
@@ -44,8 +42,6 @@ class HostStarter {
   void start(HostIndex host, const HostSlots& how, bool local);
   // True if the start was in progress; there are no callbacks for it any more.
   bool give_up(HostIndex host);
-  // The children of this process that must be spared when orphans are killed.
-  std::set<pid_t> children() const;
 
  private:
   class Impl;

@@ -2,9 +2,11 @@
 
 #include <csignal>
 #include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/text.h"
+#include "driver/job/job_io.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
@@ -39,9 +41,9 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
 
 }  // namespace
 
-Result<pid_t> spawn_in_session(const std::vector<std::string>& command,
-                               const ChildDescriptors& descriptors,
-                               const std::vector<std::string>* environment) {
+Result<ChildProcess> spawn_in_session(const std::vector<std::string>& command,
+                                      const ChildDescriptors& descriptors,
+                                      const std::vector<std::string>* environment) {
   SpawnPlan plan;
   ::posix_spawn_file_actions_adddup2(&plan.actions, descriptors.input, STDIN_FILENO);
   ::posix_spawn_file_actions_adddup2(&plan.actions, descriptors.output, STDOUT_FILENO);
@@ -59,12 +61,21 @@ Result<pid_t> spawn_in_session(const std::vector<std::string>& command,
 
   const auto words = pointers_to(command);
   const auto variables = environment == nullptr ? std::vector<char*>() : pointers_to(*environment);
-  pid_t pid = -1;
-  const int error =
-      ::posix_spawnp(&pid, words.front(), &plan.actions, &plan.attributes, words.data(),
-                     environment == nullptr ? environ : variables.data());
-  if (error != 0) return Status::from_errno(cat("start ", command.front()), error);
-  return pid;
+  return ChildProcess::start([&]() -> Result<pid_t> {
+    pid_t pid = -1;
+    const int error =
+        ::posix_spawnp(&pid, words.front(), &plan.actions, &plan.attributes, words.data(),
+                       environment == nullptr ? environ : variables.data());
+    if (error != 0) return Status::from_errno(cat("start ", command.front()), error);
+    return pid;
+  });
+}
+
+std::string end_text(const Result<int>& wait_status) {
+  if (!wait_status.ok()) return "ended";
+  const int status = *wait_status;
+  if (WIFSIGNALED(status)) return exit_text(0, WTERMSIG(status), WCOREDUMP(status));
+  return exit_text(WEXITSTATUS(status), 0, false);
 }
 
 }  // namespace hvd::driver

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <csignal>
 #include <optional>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
 
@@ -18,7 +17,6 @@
 #include "driver/core/end_watch.h"
 #include "driver/core/spawn.h"
 #include "driver/core/stderr_tail.h"
-#include "driver/job/job_io.h"
 
 namespace hvd::driver::slurm {
 namespace {
@@ -31,9 +29,9 @@ using boost::system::error_code;
 // Outlives the SrunStep while a handler is under way.
 class SrunStep::Impl : public std::enable_shared_from_this<Impl> {
  public:
-  Impl(asio::io_context& io, pid_t pid, UniqueFd ended, UniqueFd output,
+  Impl(asio::io_context& io, ChildProcess srun, UniqueFd ended, UniqueFd output,
        std::function<void()> on_end)
-      : pid_(pid),
+      : srun_(std::move(srun)),
         output_(io, output.release()),
         on_end_(std::move(on_end)),
         end_watch_(std::in_place, io, std::move(ended), [this] { end(); }) {}
@@ -45,17 +43,15 @@ class SrunStep::Impl : public std::enable_shared_from_this<Impl> {
     error_code ignored;
     end_watch_.reset();
     output_.close(ignored);
-    if (pid_ < 0) return;
-    ::kill(pid_, SIGKILL);
+    if (!runs()) return;
+    srun_.signal(SIGKILL);
     reap();
   }
 
-  pid_t pid() const { return pid_; }
-  void stop() {
-    if (pid_ > 0) ::kill(pid_, SIGTERM);
-  }
+  bool runs() const { return srun_.pid() > 0; }
+  void stop() const { srun_.signal(SIGTERM); }
   void wait_until(TimePoint deadline) {
-    if (pid_ > 0 && wait_for_child(pid_, deadline)) end();
+    if (runs() && wait_for_child(srun_.pid(), deadline)) end();
   }
 
   std::string text() const {
@@ -80,7 +76,7 @@ class SrunStep::Impl : public std::enable_shared_from_this<Impl> {
 
   // All that srun has printed is in the pipe by now.
   void end() {
-    if (pid_ < 0) return;
+    if (!runs()) return;
     reap();
     error_code error;
     output_.non_blocking(true, error);
@@ -93,17 +89,9 @@ class SrunStep::Impl : public std::enable_shared_from_this<Impl> {
     if (const auto on_end = std::exchange(on_end_, nullptr)) on_end();
   }
 
-  void reap() {
-    int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0) {
-      if (errno != EINTR) break;
-    }
-    pid_ = -1;
-    how_ = WIFSIGNALED(status) ? exit_text(0, WTERMSIG(status), WCOREDUMP(status))
-                               : exit_text(WEXITSTATUS(status), 0, false);
-  }
+  void reap() { how_ = end_text(srun_.wait()); }
 
-  pid_t pid_;
+  ChildProcess srun_;
   asio::posix::stream_descriptor output_;
   std::function<void()> on_end_;
   std::array<char, 4096> buffer_{};
@@ -129,26 +117,22 @@ Result<std::unique_ptr<SrunStep>> SrunStep::start(asio::io_context& io,
   to_step->write_end.reset();
 
   const int output = from_step->write_end.get();
-  const auto pid = spawn_in_session(
+  auto srun = spawn_in_session(
       command, {.input = to_step->read_end.get(), .output = output, .errors = output},
       &environment);
-  if (!pid.ok()) return pid.status();
-  auto ended = watch_child(*pid);
-  if (!ended.ok()) {
-    ::kill(*pid, SIGKILL);
-    ::waitpid(*pid, nullptr, 0);
-    return ended.status().with_context(cat("watch srun, pid ", *pid));
-  }
+  if (!srun.ok()) return srun.status();
+  auto ended = watch_child(srun->pid());
+  if (!ended.ok()) return ended.status().with_context(cat("watch srun, pid ", srun->pid()));
 
-  auto impl = std::make_shared<Impl>(io, *pid, std::move(*ended), std::move(from_step->read_end),
-                                     std::move(on_end));
+  auto impl = std::make_shared<Impl>(io, *std::move(srun), std::move(*ended),
+                                     std::move(from_step->read_end), std::move(on_end));
   impl->begin();
   return std::unique_ptr<SrunStep>(new SrunStep(std::move(impl)));
 }
 
 SrunStep::SrunStep(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 SrunStep::~SrunStep() { impl_->close(); }
-pid_t SrunStep::pid() const { return impl_->pid(); }
+bool SrunStep::runs() const { return impl_->runs(); }
 void SrunStep::stop() { impl_->stop(); }
 void SrunStep::wait_until(TimePoint deadline) { impl_->wait_until(deadline); }
 std::string SrunStep::text() const { return impl_->text(); }

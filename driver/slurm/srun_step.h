@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <sys/types.h>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -30,7 +29,7 @@ class SrunStep {
   SrunStep(const SrunStep&) = delete;
   SrunStep& operator=(const SrunStep&) = delete;
 
-  pid_t pid() const;  // -1: it has ended
+  bool runs() const;
   // Asks srun to end the step: SIGTERM.
   void stop();
   // Waits until srun has ended, at most so long.

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -70,12 +71,6 @@ class StepLauncher::Impl {
     return runs ? attempt->second.step->process->text() : std::string();
   }
 
-  std::set<pid_t> children() const {
-    std::set<pid_t> pids;
-    for (const auto& step : steps_) pids.insert(step->process->pid());
-    return pids;
-  }
-
  private:
   struct RunningStep {
     std::string node;
@@ -95,7 +90,7 @@ class StepLauncher::Impl {
     void kill() override { link_->kill(); }
     std::string reap() override {
       std::string how = link_->reap();
-      if (step_->process->pid() > 0) return how;
+      if (step_->process->runs()) return how;
       return cat(how, " (srun ", step_->process->text(), ")");
     }
     bool behind(TimePoint now, Duration pace) const override { return link_->behind(now, pace); }
@@ -242,6 +237,5 @@ void StepLauncher::start(const std::string& node, Done done) {
 }
 bool StepLauncher::give_up(const std::string& node) { return impl_->give_up(node); }
 std::string StepLauncher::said(const std::string& node) const { return impl_->said(node); }
-std::set<pid_t> StepLauncher::children() const { return impl_->children(); }
 
 }  // namespace hvd::driver::slurm

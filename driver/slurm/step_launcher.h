@@ -10,10 +10,8 @@
 
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
-#include <sys/types.h>
 #include <variant>
 
 #include <boost/asio/io_context.hpp>
@@ -45,9 +43,6 @@ class StepLauncher {
   // The message of the step in progress: "srun: Job 7 step creation temporarily disabled". Empty:
   // it has said nothing, or there is no such step.
   std::string said(const std::string& node) const;
-
-  // The children of this process that must be spared when orphans are killed.
-  std::set<pid_t> children() const;
 
  private:
   class Impl;

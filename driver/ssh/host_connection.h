@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <vector>
 
+#include "base/machine/child_process.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "driver/ssh/deadline.h"
@@ -53,7 +54,7 @@ class Proxy {
 
  private:
   Proxy() = default;
-  pid_t pid_ = -1;
+  ChildProcess command_;
   UniqueFd socket_;
   UniqueFd errors_;  // the reading end, non-blocking
   std::string output_;

@@ -1,8 +1,6 @@
 #include <array>
-#include <cerrno>
 #include <csignal>
 #include <fcntl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
 
@@ -26,12 +24,12 @@ Result<std::unique_ptr<Proxy>> Proxy::start(const std::string& command) {
   HVD_RETURN_IF_ERROR(set_nonblocking(their_errors.get(), true));
 
   const int theirs = pair->second.get();
-  const auto started =
+  auto started =
       spawn_in_session({"/bin/sh", "-c", "exec " + command},
                        {.input = theirs, .output = theirs, .errors = their_errors.get()});
   if (!started.ok()) return started.status().with_context("start the proxy command");
   std::unique_ptr<Proxy> proxy(new Proxy);
-  proxy->pid_ = *started;
+  proxy->command_ = *std::move(started);
 
   proxy->socket_ = std::move(pair->first);
   HVD_RETURN_IF_ERROR(set_nonblocking(proxy->socket_.get(), true));
@@ -39,13 +37,7 @@ Result<std::unique_ptr<Proxy>> Proxy::start(const std::string& command) {
   return proxy;
 }
 
-Proxy::~Proxy() {
-  if (pid_ <= 0) return;
-  ::kill(-pid_, SIGKILL);
-  ::kill(pid_, SIGKILL);
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
-}
+Proxy::~Proxy() { command_.signal_group(SIGKILL); }
 
 std::string Proxy::complaint() {
   constexpr std::size_t kKept = 500;

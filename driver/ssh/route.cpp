@@ -50,19 +50,18 @@ Result<bool> succeeds(const std::string& command, const Deadline& deadline) {
   const char* const shell = std::getenv("SHELL");
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null) return Status::from_errno("open /dev/null", errno);
-  const auto child =
+  auto child =
       spawn_in_session({shell == nullptr || *shell == '\0' ? "/bin/sh" : shell, "-c", command},
                        {.input = null.get(), .output = null.get()});
   if (!child.ok()) return child.status();
 
-  const auto ended = watch_child(*child);
-  Status waited = ended.ok() ? deadline.wait_for(ended->get(), POLLIN) : ended.status();
-  if (!waited.ok()) ::kill(-*child, SIGKILL);
-  int status = 0;
-  while (::waitpid(*child, &status, 0) < 0 && errno == EINTR) {
-  }
-  HVD_RETURN_IF_ERROR(waited);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  const auto ended = watch_child(child->pid());
+  const Status in_time = ended.ok() ? deadline.wait_for(ended->get(), POLLIN) : ended.status();
+  if (!in_time.ok()) child->signal_group(SIGKILL);
+  const auto status = child->wait();
+  HVD_RETURN_IF_ERROR(in_time);
+  HVD_RETURN_IF_ERROR(status.status());
+  return WIFEXITED(*status) && WEXITSTATUS(*status) == 0;
 }
 
 bool exists(const std::string& file) {

@@ -2,6 +2,7 @@ hvd_test(hvd_base_test
   base/protocol/agent_link_test.cpp
   base/machine/bulk_copy_test.cpp
   base/checksum_test.cpp
+  base/machine/child_process_test.cpp
   base/machine/cores_test.cpp
   base/security/crypto_test.cpp
   base/descriptors_test.cpp

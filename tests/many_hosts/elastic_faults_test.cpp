@@ -21,7 +21,9 @@ class ElasticOnHostsTest : public ManyHostsTest {
   // Blocks until a world of `size` works. `hosts`: empty: two slots on each.
   Process& start_training(int count, int size, const StepsJobOptions& options) {
     make_bed({.hosts = count});
-    StepsJobOptions all = options;
+    return start_steps(options, size);
+  }
+  Process& start_steps(StepsJobOptions all, int size) {
     if (all.hosts.empty()) all.hosts = bed().host_list(2);
     all.flags.insert(all.flags.begin(),
                      {"--heartbeat-timeout", "1", "--blacklist-cooldown-range", "0.2", "1"});
@@ -88,6 +90,24 @@ TEST_F(ElasticOnHostsTest, AHostThatCrashesIsDoneWithoutAndComesBackAfterItsBoot
   expect_world(job, 6, world);
   const auto end = finish(job);
   expect_in(end.err, {"h1", "--heartbeat-timeout"});
+}
+
+// The way to h1 is a child of hvdrun, as the agent that dies is.
+TEST_F(ElasticOnHostsTest, AHostBehindAProxyStaysWhenTheLocalAgentDies) {
+  make_bed({.hosts = 2});
+  ASSERT_EQ(bed().head().shell("printf 'Host h1\\n  ProxyJump h2\\n' >.ssh/config").code, 0);
+  Process& job =
+      start_steps({.hosts = "localhost:1,h1:1", .flags = {"-np", "2", "--min-np", "1"}}, 2);
+  const auto workers = pids(host(1), "elastic_steps");
+  for (int time = 1; time <= 2; ++time) {
+    const auto world = step_logs().newest_world();
+    const pid_t agent = steps().agent_of(bed().head());
+    ASSERT_GT(agent, 0);
+    ASSERT_EQ(kill_one(agent, SIGKILL), 0);
+    expect_world(job, 2, world);
+  }
+  EXPECT_EQ(pids(host(1), "elastic_steps"), workers) << job.err();
+  finish(job);
 }
 
 TEST_F(ElasticOnHostsTest, TwoHostsThatCrashAtOnceAreOneChange) {

@@ -109,6 +109,25 @@ TEST_F(SshHvdrun, OddHostsWork) {
   EXPECT_FALSE(holds(job.err, "warning")) << job.err;
 }
 
+// With SIGCHLD ignored, as some supervisors start programs, the kernel reaps the command itself.
+TEST_F(SshHvdrun, AConditionThatFailsIsNotMetWhereTheKernelReapsItsCommand) {
+  HostBed bed({.hosts = 1});
+  bash(bed.head(),
+       "printf 'Match exec \"exit 1\"\\n  HostName nowhere\\n"
+       "Match exec \"exit 0\"\\n  HostName h1\\n' >.ssh/config");
+  const auto ignoring = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> command{"env", "--ignore-signal=CHLD"};
+    command.insert(command.end(), words.begin(), words.end());
+    return bed.head().run(command);
+  };
+  const auto job = ignoring({binary("hvdrun"), "-wd", "/", "-H", "other", "hostname"});
+  EXPECT_EQ(job.code, 0) << job.err;
+  EXPECT_TRUE(holds(job.out, ":h1\n")) << job.out;
+
+  const auto unknown = ignoring(launcher({"--quit", "other"}));
+  EXPECT_TRUE(holds(error_of(unknown, "other"), "No child processes")) << unknown.out;
+}
+
 // Such a process holds the agent's output open when the agent has ended.
 TEST_F(SshHvdrun, AProcessThatStartFilesLeaveBehindHoldsUpNoEndAndLosesNoOutput) {
   HostBed bed({.hosts = 1});

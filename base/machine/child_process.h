@@ -1,0 +1,47 @@
+// A child of this process with an owner: a helper program such as an agent, a proxy command or
+// srun. Its owner alone signals and reaps it, so its pid cannot be another process's meanwhile.
+//
+// Code that kills all other children, such as orphans that this process has adopted, asks for
+// children_without_owner(). Safe from any thread; one ChildProcess is for one thread at a time.
+#pragma once
+
+#include <functional>
+#include <sys/types.h>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hvd {
+
+class ChildProcess {
+ public:
+  // `spawn` forks and returns the pid of the child, in which it must not return. The child has its
+  // owner from the first moment.
+  static Result<ChildProcess> start(const std::function<Result<pid_t>()>& spawn);
+
+  ChildProcess() = default;
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&& other) noexcept;
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+  ~ChildProcess();  // kills the child and waits for its end
+
+  // -1: there is no child, or it was reaped.
+  pid_t pid() const { return pid_; }
+  void signal(int number) const;
+  // For a child that leads a process group: to all processes of the group.
+  void signal_group(int number) const;
+  // Blocks until the child has ended, and reaps it. Returns its wait status; an error if there is
+  // no child, or if the kernel or other code of this process has reaped it.
+  Result<int> wait();
+  // Leaves the child to children_without_owner().
+  void disown();
+
+ private:
+  pid_t pid_ = -1;
+};
+
+// The children of this process that no ChildProcess owns.
+std::vector<pid_t> children_without_owner();
+
+}  // namespace hvd
