@@ -29,7 +29,8 @@ Result<std::unique_ptr<RankFiles>> RankFiles::open(const std::string& directory,
   std::unique_ptr<RankFiles> files(new RankFiles(directory, std::move(on_failure)));
   if (size == 0) HVD_RETURN_IF_ERROR(make_folder(directory));
   HVD_RETURN_IF_ERROR(files->make_files(size));
-  files->thread_ = std::thread([&self = *files] { self.run(); });
+  const Status started = files->threads_.start([&self = *files] { self.run(); });
+  HVD_RETURN_IF_ERROR(started.with_context("--output-filename: write the files"));
   return files;
 }
 
@@ -76,7 +77,7 @@ RankFiles::~RankFiles() {
     stopping_ = true;
     changed_.notify_all();
   }
-  if (thread_.joinable()) thread_.join();
+  threads_.join();
 }
 
 void RankFiles::write(int rank, bool error_stream, std::string bytes, Credit credit) {

@@ -15,10 +15,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/status.h"
+#include "base/thread_group.h"
 #include "base/unique_fd.h"
 #include "cmd/hvdrun/stream_writer.h"
 
@@ -77,7 +77,7 @@ class RankFiles {
   std::size_t waiting_ = 0;
   bool failed_ = false;
   bool stopping_ = false;
-  std::thread thread_;
+  ThreadGroup threads_;  // one
 };
 
 }  // namespace hvd::cli

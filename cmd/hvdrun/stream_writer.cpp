@@ -6,6 +6,7 @@
 #include <csignal>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdexcept>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -49,7 +50,10 @@ StreamWriter::StreamWriter(int fd, StreamWriterOptions options)
   }
   terminal_ = ::isatty(fd_) == 1;
   moved_at_ = Clock::now();
-  thread_ = std::thread([this] { run(); });
+  const Status started = threads_.start([this] { run(); });
+  if (!started.ok()) {
+    throw std::runtime_error(started.with_context(cat("write ", options_.name)).message());
+  }
 }
 
 StreamWriter::~StreamWriter() {
@@ -59,7 +63,7 @@ StreamWriter::~StreamWriter() {
     changed_.notify_all();
     wake();
   }
-  thread_.join();
+  threads_.join();
 }
 
 void StreamWriter::wake() const {

@@ -17,10 +17,10 @@
 #include <mutex>
 #include <string>
 #include <sys/types.h>
-#include <thread>
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/thread_group.h"
 #include "base/unique_fd.h"
 
 namespace hvd::cli {
@@ -48,7 +48,7 @@ struct StreamWriterOptions {
 class StreamWriter {
  public:
   // The caller keeps `fd` and must not close it before this ends. It is not set non-blocking, since
-  // other processes may share it.
+  // other processes may share it. Throws if there is no thread to be had.
   StreamWriter(int fd, StreamWriterOptions options);
   ~StreamWriter();  // drops what has not been written
   StreamWriter(const StreamWriter&) = delete;
@@ -107,7 +107,7 @@ class StreamWriter {
   std::string drawn_live_line_;
   bool failed_ = false;
   bool stopping_ = false;
-  std::thread thread_;
+  ThreadGroup threads_;  // one
 };
 
 }  // namespace hvd::cli

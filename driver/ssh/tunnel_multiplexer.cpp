@@ -8,12 +8,12 @@
 #include <mutex>
 #include <set>
 #include <sys/epoll.h>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/socket.h"
+#include "base/thread_group.h"
 #include "driver/ssh/deadline.h"
 
 namespace hvd::driver::ssh {
@@ -62,7 +62,6 @@ class TunnelMultiplexer::Impl {
     event.events = EPOLLIN;
     event.data.fd = requests_->wake.fd();
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, event.data.fd, &event);
-    thread_ = std::thread([this] { run(); });
   }
   ~Impl() {
     {
@@ -70,11 +69,14 @@ class TunnelMultiplexer::Impl {
       requests_->stop = true;
     }
     requests_->wake.set();
-    thread_.join();
+    threads_.join();
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
+  Status begin() {
+    return threads_.start([this] { run(); }).with_context("carry the SSH sessions");
+  }
   std::shared_ptr<Requests> requests() const { return requests_; }
 
  private:
@@ -196,7 +198,7 @@ class TunnelMultiplexer::Impl {
   std::map<int, std::uint32_t> wanted_;
   std::set<Tunnel*> again_;
   Tunnel::Buffer buffer_{};
-  std::thread thread_;
+  ThreadGroup threads_;  // one
 };
 
 TunnelMultiplexer::TunnelMultiplexer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -205,8 +207,9 @@ TunnelMultiplexer::~TunnelMultiplexer() = default;
 Result<std::unique_ptr<TunnelMultiplexer>> TunnelMultiplexer::create() {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return Status::from_errno("make an epoll", errno);
-  return std::unique_ptr<TunnelMultiplexer>(
-      new TunnelMultiplexer(std::make_unique<Impl>(std::move(epoll))));
+  auto impl = std::make_unique<Impl>(std::move(epoll));
+  HVD_RETURN_IF_ERROR(impl->begin());
+  return std::unique_ptr<TunnelMultiplexer>(new TunnelMultiplexer(std::move(impl)));
 }
 
 Result<TunnelMultiplexer::OpenTunnel> TunnelMultiplexer::add(TunnelPayload payload) {

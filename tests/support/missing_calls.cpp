@@ -1,5 +1,6 @@
 #include "tests/support/missing_calls.h"
 
+#include <cerrno>
 #include <cstddef>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -7,12 +8,14 @@
 #include <map>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace hvd::test {
 
 bool take_away(const std::vector<std::string>& calls, int error) {
-  static const std::map<std::string, unsigned> kNumbers{{"clone3", SYS_clone3},
+  static const std::map<std::string, unsigned> kNumbers{{"clone", SYS_clone},
+                                                        {"clone3", SYS_clone3},
                                                         {"close_range", SYS_close_range},
                                                         {"pidfd_open", SYS_pidfd_open},
                                                         {"getrandom", SYS_getrandom}};
@@ -42,6 +45,14 @@ bool take_away(const std::vector<std::string>& calls, int error) {
   sock_fprog whole{static_cast<unsigned short>(program.size()), program.data()};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &whole) == 0;
+}
+
+int without_threads(const std::function<int()>& act) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(take_away({"clone", "clone3"}, EAGAIN) ? act() : 77);
+  int status = 0;
+  if (::waitpid(child, &status, 0) != child) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 }  // namespace hvd::test

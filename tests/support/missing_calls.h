@@ -2,6 +2,7 @@
 // with ENOSYS (or another error). Linux on x86-64 and arm64.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,5 +11,9 @@ namespace hvd::test {
 // Names as in <sys/syscall.h>: "close_range", "pidfd_open", "getrandom". For good. False if the
 // kernel takes no such filter, or a name is not known here.
 bool take_away(const std::vector<std::string>& calls, int error);
+
+// Runs `act` in a fork of this process that can start no thread. Its exit code; 77 if the kernel
+// takes no such filter.
+int without_threads(const std::function<int()>& act);
 
 }  // namespace hvd::test

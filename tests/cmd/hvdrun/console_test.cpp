@@ -7,6 +7,7 @@
 #include <future>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <stdexcept>
 #include <sys/ioctl.h>
 #include <thread>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "base/socket.h"
 #include "base/text.h"
 #include "cmd/hvdrun/job_output.h"
+#include "tests/support/missing_calls.h"
 #include "tests/support/process.h"
 
 namespace hvd::cli {
@@ -46,6 +48,19 @@ std::string read_until(int fd, const std::string& done) {
     text.append(buffer.data(), static_cast<std::size_t>(got));
   }
   return text;
+}
+
+TEST(StreamWriter, AMissingThreadIsAnErrorThatSaysItsPurpose) {
+  const int code = test::without_threads([] {
+    try {
+      const StreamWriter writer(STDERR_FILENO, {.name = "standard error"});
+    } catch (const std::exception& error) {
+      return std::string_view(error.what()).starts_with("write standard error: ") ? 0 : 1;
+    }
+    return 2;
+  });
+  if (code == 77) GTEST_SKIP() << "this kernel takes no filter for system calls";
+  EXPECT_EQ(code, 0);
 }
 
 TEST(StreamWriter, WritesInOrderAndGivesBackEveryCredit) {

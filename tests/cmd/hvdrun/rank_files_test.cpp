@@ -9,6 +9,7 @@
 
 #include "base/socket.h"
 #include "base/unique_fd.h"
+#include "tests/support/missing_calls.h"
 #include "tests/support/process.h"
 
 namespace hvd::cli {
@@ -20,6 +21,16 @@ TEST(RankFiles, ARankIsPaddedToTheWidthOfTheHighest) {
   EXPECT_EQ(rank_folder(9, 11), "rank.09");
   EXPECT_EQ(rank_folder(10, 11), "rank.10");
   EXPECT_EQ(rank_folder(7, 1001), "rank.0007");
+}
+
+TEST(RankFiles, AMissingThreadIsAnErrorThatSaysItsPurpose) {
+  const test::TemporaryDirectory directory;
+  const int code = test::without_threads([&] {
+    const auto files = RankFiles::open(directory.path().string(), 2, {});
+    return files.status().message().starts_with("--output-filename: write the files: ") ? 0 : 1;
+  });
+  if (code == 77) GTEST_SKIP() << "this kernel takes no filter for system calls";
+  EXPECT_EQ(code, 0);
 }
 
 TEST(RankFiles, EachStreamOfEachRankHasAFileWithItsBytes) {

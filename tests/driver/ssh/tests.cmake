@@ -6,6 +6,7 @@ hvd_test(hvd_ssh_test
   ${ssh}/config_test.cpp
   ${ssh}/known_hosts_test.cpp
   ${ssh}/remote_script_test.cpp
+  ${ssh}/tunnel_multiplexer_test.cpp
   LIBRARIES hvd_ssh hvd_libssh LABELS quick)
 
 add_executable(hvd_ssh_launcher ${ssh}/launcher_program.cpp)
