@@ -18,6 +18,7 @@
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
 #include "driver/host_log.h"
+#include "driver/job/heartbeats.h"
 #include "driver/job/job.h"
 
 namespace hvd::driver {
@@ -26,7 +27,6 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-constexpr int kHeartbeatsPerTimeout = 10;
 constexpr std::chrono::seconds kOrphanLimit{5};
 // Hold-ups of hvdrun that are shorter than about three of these are not noticed.
 constexpr std::chrono::milliseconds kPace{300};

@@ -5,9 +5,8 @@
 namespace hvd::driver {
 namespace {
 
-constexpr int kLooksPerTimeout = 10;  // as many heartbeats are sent
-constexpr int kStall = 3;             // a third of the timeout
-constexpr int kTogether = 2;          // half of it
+constexpr int kStall = 3;     // a third of the timeout
+constexpr int kTogether = 2;  // half of it
 
 }  // namespace
 
@@ -19,7 +18,7 @@ Heartbeats::Heartbeats(Options options, std::vector<bool> local)
 bool Heartbeats::watch(std::size_t index, TimePoint now) {
   Host& host = hosts_[index];
   if (options_.timeout.count() == 0 || host.watched) return false;
-  if (watched_ == 0) next_judgement_ = now + options_.timeout / kLooksPerTimeout;
+  if (watched_ == 0) next_judgement_ = now + options_.timeout / kHeartbeatsPerTimeout;
   host.watched = true;
   ++watched_;
   if (!host.local) ++watched_machines_;
@@ -87,7 +86,7 @@ TimePoint Heartbeats::limit(const Host& host) const {
 Heartbeats::Judgement Heartbeats::judge(TimePoint now) {
   Judgement judgement;
   if (watched_ == 0) return judgement;
-  next_judgement_ = now + options_.timeout / kLooksPerTimeout;
+  next_judgement_ = now + options_.timeout / kHeartbeatsPerTimeout;
   const Delay together = silent_together(now);
   bool delayed = false;
   bool at_once = false;

@@ -30,6 +30,9 @@
 
 namespace hvd::driver {
 
+// As many heartbeats are sent to each host within the timeout, and as often silence is judged.
+constexpr int kHeartbeatsPerTimeout = 10;
+
 class Heartbeats {
  public:
   struct Options {
