@@ -58,12 +58,13 @@ class OutputStream {
   bool closed() const { return !pipe_; }
   // Closes without a message to the driver: the launch has failed.
   void drop();
+  // Closes, and tells the driver that no more comes.
+  void close(DriverLink& link);
 
  private:
   friend class OutputPump;
   void queue();
   void transfer(DriverLink& link);
-  void close(DriverLink& link);
   std::uint64_t bytes_in_pipe() const;
 
   OutputPump& pump_;

@@ -120,10 +120,11 @@ Status Worker::try_start(agent_link::Launch launch, UniqueFd predecessor) {
   auto reaper = fork_reaper(start, context_.lease);
   HVD_RETURN_IF_ERROR(reaper.status());
   reaper_pid_ = reaper->pid;
-  reaper_ = std::move(reaper->socket);
-  auto watch =
-      context_.loop.watch(reaper_.get(), EPOLLIN, [this](std::uint32_t) { on_reaper_events(); });
+  auto watch = context_.loop.watch(reaper->socket.get(), EPOLLIN,
+                                   [this](std::uint32_t) { on_reaper_events(); });
+  // A reaper that cannot be watched ends with its worker when its socket is closed.
   HVD_RETURN_IF_ERROR(watch.status());
+  reaper_ = std::move(reaper->socket);
   reaper_watch_ = std::move(*watch);
   standard_output_.open(std::move(out->read_end));
   standard_error_.open(std::move(err->read_end));
@@ -184,7 +185,7 @@ void Worker::launched(pid_t pid) {
   context_.link.send(agent_link::Launched{incarnation_, pid}.encode());
   for (auto* const stream : {&standard_output_, &standard_error_}) {
     if (const Status started = stream->start(context_.loop); !started.ok()) {
-      stream->drop();
+      stream->close(context_.link);
       problem(cat("goes on without its output: ", started.message()));
     }
   }

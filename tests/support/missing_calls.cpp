@@ -6,6 +6,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <map>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -13,12 +14,21 @@
 
 namespace hvd::test {
 
-bool take_away(const std::vector<std::string>& calls, int error) {
-  static const std::map<std::string, unsigned> kNumbers{{"clone", SYS_clone},
-                                                        {"clone3", SYS_clone3},
-                                                        {"close_range", SYS_close_range},
-                                                        {"pidfd_open", SYS_pidfd_open},
-                                                        {"getrandom", SYS_getrandom}};
+namespace {
+
+sock_filter load(std::size_t at) {
+  return sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<unsigned>(at));
+}
+// Without it the next `skipped` instructions are left out.
+sock_filter expect(unsigned value, std::size_t skipped) {
+  return sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0,
+                              static_cast<unsigned char>(skipped));
+}
+sock_filter answer(unsigned what) { return sock_filter BPF_STMT(BPF_RET | BPF_K, what); }
+sock_filter fail(int error) { return answer(SECCOMP_RET_ERRNO | static_cast<unsigned>(error)); }
+
+// `rules` begin with the number of the call loaded.
+bool install(const std::vector<sock_filter>& rules) {
 #if defined(__x86_64__)
   constexpr unsigned kArchitecture = AUDIT_ARCH_X86_64;
 #elif defined(__aarch64__)
@@ -26,25 +36,42 @@ bool take_away(const std::vector<std::string>& calls, int error) {
 #else
   constexpr unsigned kArchitecture = 0;
 #endif
-  const auto load = [](std::size_t at) {
-    return sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<unsigned>(at));
-  };
-  const auto answer = [](unsigned what) { return sock_filter BPF_STMT(BPF_RET | BPF_K, what); };
   std::vector<sock_filter> program;
   program.push_back(load(offsetof(seccomp_data, arch)));
   program.push_back(sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0));
   program.push_back(answer(SECCOMP_RET_ALLOW));
   program.push_back(load(offsetof(seccomp_data, nr)));
-  for (const auto& call : calls) {
-    const auto number = kNumbers.find(call);
-    if (number == kNumbers.end()) return false;
-    program.push_back(sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number->second, 0, 1));
-    program.push_back(answer(SECCOMP_RET_ERRNO | static_cast<unsigned>(error)));
-  }
+  program.insert(program.end(), rules.begin(), rules.end());
   program.push_back(answer(SECCOMP_RET_ALLOW));
   sock_fprog whole{static_cast<unsigned short>(program.size()), program.data()};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &whole) == 0;
+}
+
+}  // namespace
+
+bool take_away(const std::vector<std::string>& calls, int error) {
+  static const std::map<std::string, unsigned> kNumbers{{"clone", SYS_clone},
+                                                        {"clone3", SYS_clone3},
+                                                        {"close_range", SYS_close_range},
+                                                        {"pidfd_open", SYS_pidfd_open},
+                                                        {"getrandom", SYS_getrandom}};
+  std::vector<sock_filter> rules;
+  for (const auto& call : calls) {
+    const auto number = kNumbers.find(call);
+    if (number == kNumbers.end()) return false;
+    rules.push_back(expect(number->second, 1));
+    rules.push_back(fail(error));
+  }
+  return install(rules);
+}
+
+bool take_away_watch(int fd) {
+  // The low halves of the arguments.
+  constexpr std::size_t kOperation = offsetof(seccomp_data, args[1]);
+  constexpr std::size_t kDescriptor = offsetof(seccomp_data, args[2]);
+  return install({expect(SYS_epoll_ctl, 5), load(kOperation), expect(EPOLL_CTL_ADD, 3),
+                  load(kDescriptor), expect(static_cast<unsigned>(fd), 1), fail(ENOSPC)});
 }
 
 int without_threads(const std::function<int()>& act) {

@@ -12,6 +12,10 @@ namespace hvd::test {
 // kernel takes no such filter, or a name is not known here.
 bool take_away(const std::vector<std::string>& calls, int error);
 
+// The same for the watch of this descriptor by an epoll, as if the user had no more of them
+// (fs.epoll.max_user_watches).
+bool take_away_watch(int fd);
+
 // Runs `act` in a fork of this process that can start no thread. Its exit code; 77 if the kernel
 // takes no such filter.
 int without_threads(const std::function<int()>& act);

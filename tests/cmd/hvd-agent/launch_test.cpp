@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <set>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -188,6 +190,54 @@ TEST(AgentLaunch, SearchesThePathOfTheGivenEnvironment) {
   agent.send(launch.encode());
   ASSERT_TRUE(agent.until_over(1));
   EXPECT_EQ(agent.of(1).out, "found\n");
+}
+
+// The descriptors in the agent's event loop that are newer than the loop: those of workers.
+std::set<int> watched_by(pid_t agent) {
+  std::set<int> watched;
+  for (const auto& entry : std::filesystem::directory_iterator(cat("/proc/", agent, "/fdinfo"))) {
+    const int loop = std::atoi(entry.path().filename().c_str());
+    for (const auto& line : split(read_file(entry.path()), '\n')) {
+      if (!line.starts_with("tfd:")) continue;
+      if (const int fd = std::atoi(line.c_str() + 4); fd > loop) watched.insert(fd);
+    }
+  }
+  return watched;
+}
+
+// Each descriptor of a worker is the one that cannot be watched, in an agent of its own.
+TEST(AgentLaunch, EndsAWorkerThatCannotBeWatchedOrGoesOnWithoutItsOutput) {
+  if (run({binary("hvd_without_calls"), "watch=0", "true"}).code == 77) {
+    GTEST_SKIP() << "this kernel takes no filter for system calls";
+  }
+  std::set<int> of_the_worker;  // the channel, the reaper, and two streams
+  {
+    AgentUnderTest agent;
+    agent.launch(1, {"sleep", "1000"});
+    ASSERT_TRUE(eventually([&] {
+      of_the_worker = watched_by(agent.pid());
+      return of_the_worker.size() == 4;
+    }));
+    agent.send(agent_link::Shutdown{}.encode());
+    agent.until_closed();
+  }
+
+  int failed = 0;
+  for (const int fd : of_the_worker) {
+    SCOPED_TRACE(fd);
+    AgentUnderTest agent(
+        {.script = cat("exec ", binary("hvd_without_calls"), " watch=", fd, " \"$0\"")});
+    agent.launch(1, {"true"});
+    ASSERT_TRUE(agent.until_over(1));
+    if (agent.of(1).failed) ++failed;
+    const auto problems = agent.problems.size();
+    EXPECT_EQ(problems, agent.of(1).failed ? 0U : 1U);
+    agent.send(agent_link::Shutdown{}.encode());
+    agent.until_closed();
+    EXPECT_EQ(agent.problems.size(), problems) << agent.problems.back();
+    EXPECT_EQ(agent.wait_for_exit(), 0);
+  }
+  EXPECT_EQ(failed, 2) << "of the channel and the reaper";
 }
 
 TEST(AgentLaunch, StartsAHundredAtOnce) {

@@ -20,4 +20,4 @@ hvd_test(hvd_agent_test
   cmd/hvd-agent/tree_test.cpp
   cmd/hvd-agent/worker_channel_test.cpp
   LIBRARIES hvd_agent LABELS quick)
-add_dependencies(hvd_agent_test hvd-agent hvd_agent_test_worker)
+add_dependencies(hvd_agent_test hvd-agent hvd_agent_test_worker hvd_without_calls)
