@@ -454,11 +454,12 @@ AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
     if (address_book_) return address_book_->on_probed(host, probed);
     return Status(Code::data_loss, "it answered a probe that it was not sent");
   };
-  callbacks.on_cannot_reach = [this, host](const std::string& other) {
-    if (address_book_) address_book_->check(host, other);
+  callbacks.on_cannot_reach = [this, host](const agent_link::WorkerCannotReach& report) {
+    if (address_book_) address_book_->check(host, report.host);
   };
-  callbacks.on_problem = [this, host](std::string_view message) {
-    observer_.on_warning(cat("host ", hosts_[host].found.host.name, ": ", printable(message)));
+  callbacks.on_problem = [this, host](const agent_link::Problem& problem) {
+    observer_.on_warning(
+        cat("host ", hosts_[host].found.host.name, ": ", printable(problem.message)));
   };
 
   callbacks.on_activity = [this, host](agent_link::WorkerActivity activity) {
@@ -469,8 +470,10 @@ AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
     const auto entered = work_.reported(host, reports, Clock::now());
     if (entered) handle(*entered);
   };
-  callbacks.on_activity_wanted = [this] { activity_.request_from_worker(); };
-  callbacks.on_paused = [this, host] { pause_.answered(host); };
+  callbacks.on_activity_wanted = [this](const auto&) { activity_.request_from_worker(); };
+  callbacks.on_paused = [this, host](const agent_link::Paused& paused) {
+    if (paused.on) pause_.answered(host);
+  };
   callbacks.kill_orphans = [this] { kill_orphans(); };
   return callbacks;
 }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <optional>
 #include <poll.h>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -255,20 +256,26 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
     if (callbacks_.on_event) callbacks_.on_event(event);
   }
 
-  template <typename Message, typename Use>
-  Status decode(const Frame& frame, Use use) {
-    auto message = Message::decode(frame.payload);
+  // Decodes the frame for a member of this.
+  template <typename Message>
+  Status take(const Frame& frame, Status (Impl::*use)(const Message& message)) {
+    const auto message = Message::decode(frame.payload);
     if (!message) return message.status();
-    return use(*std::move(message));
+    return (this->*use)(*message);
   }
 
   // Decodes the frame and hands its message to the callback, if there is one.
   template <typename Message, typename Callback>
   Status forward(const Frame& frame, const Callback& callback) {
-    return decode<Message>(frame, [&](Message message) -> Status {
-      if (!callback) return {};
-      return callback(std::move(message));
-    });
+    auto message = Message::decode(frame.payload);
+    if (!message) return message.status();
+    if (!callback) return {};
+    if constexpr (std::is_void_v<std::invoke_result_t<Callback, Message>>) {
+      callback(*std::move(message));
+      return {};
+    } else {
+      return callback(*std::move(message));
+    }
   }
 
   Status handle(const Frame& frame) {
@@ -281,14 +288,11 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
 
     switch (static_cast<Kind>(frame.kind)) {
       case Kind::ready:
-        return decode<agent_link::Ready>(
-            frame, [&](const agent_link::Ready& ready) { return on_ready(ready); });
+        return take(frame, &Impl::on_ready);
       case Kind::checked:
-        return decode<agent_link::Checked>(
-            frame, [&](const agent_link::Checked& checked) { return on_checked(checked); });
+        return take(frame, &Impl::on_checked);
       case Kind::heartbeat_ack:
-        return decode<agent_link::HeartbeatAck>(
-            frame, [&](const agent_link::HeartbeatAck& ack) { return on_ack(ack); });
+        return take(frame, &Impl::on_ack);
       case Kind::output:
         return forward<agent_link::Output>(frame, callbacks_.on_output);
       case Kind::output_closed:
@@ -296,48 +300,22 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
       case Kind::probed:
         return forward<agent_link::Probed>(frame, callbacks_.on_probed);
       case Kind::worker_cannot_reach:
-        return decode<agent_link::WorkerCannotReach>(
-            frame, [&](const agent_link::WorkerCannotReach& message) {
-              if (callbacks_.on_cannot_reach) callbacks_.on_cannot_reach(message.host);
-              return Status();
-            });
+        return forward<agent_link::WorkerCannotReach>(frame, callbacks_.on_cannot_reach);
       case Kind::worker_activity:
-        return decode<agent_link::WorkerActivity>(frame, [&](agent_link::WorkerActivity message) {
-          if (callbacks_.on_activity) callbacks_.on_activity(std::move(message));
-          return Status();
-        });
+        return forward<agent_link::WorkerActivity>(frame, callbacks_.on_activity);
       case Kind::work_reports:
-        return decode<agent_link::WorkReports>(frame, [&](const agent_link::WorkReports& message) {
-          if (callbacks_.on_work) callbacks_.on_work(message);
-          return Status();
-        });
+        return forward<agent_link::WorkReports>(frame, callbacks_.on_work);
       case Kind::problem:
-        return decode<agent_link::Problem>(frame, [&](const agent_link::Problem& message) {
-          if (callbacks_.on_problem) callbacks_.on_problem(message.message);
-          return Status();
-        });
+        return forward<agent_link::Problem>(frame, callbacks_.on_problem);
       case Kind::activity_wanted:
-        return decode<agent_link::ActivityWanted>(frame, [&](const agent_link::ActivityWanted&) {
-          if (callbacks_.on_activity_wanted) callbacks_.on_activity_wanted();
-          return Status();
-        });
+        return forward<agent_link::ActivityWanted>(frame, callbacks_.on_activity_wanted);
       case Kind::paused:
-        return decode<agent_link::Paused>(frame, [&](const agent_link::Paused& message) {
-          if (message.on && callbacks_.on_paused) callbacks_.on_paused();
-          return Status();
-        });
+        return forward<agent_link::Paused>(frame, callbacks_.on_paused);
       case Kind::exited:
-        HVD_RETURN_IF_ERROR(
-            decode<agent_link::Exited>(frame, [&](const agent_link::Exited& exited) {
-              if (exited.free_port != 0) ready_.free_port = exited.free_port;
-              return Status();
-            }));
+        HVD_RETURN_IF_ERROR(take(frame, &Impl::on_exited));
         return handle_event(frame);
       case Kind::bye:
-        return decode<agent_link::Bye>(frame, [&](const agent_link::Bye&) {
-          enter(has_been_ready() ? State::leaving : State::left_early);
-          return Status();
-        });
+        return take(frame, &Impl::on_bye);
       default:
         return handle_event(frame);
     }
@@ -351,6 +329,17 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
               cat("it sent a message of kind ", frame.kind, ", which no agent sends")};
     }
     report(**event);
+    return {};
+  }
+
+  // The event itself is for the job.
+  Status on_exited(const agent_link::Exited& exited) {
+    if (exited.free_port != 0) ready_.free_port = exited.free_port;
+    return {};
+  }
+
+  Status on_bye(const agent_link::Bye& /*bye*/) {
+    enter(has_been_ready() ? State::leaving : State::left_early);
     return {};
   }
 

@@ -13,7 +13,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <sys/types.h>
 
 #include <boost/asio/io_context.hpp>
@@ -45,15 +44,15 @@ struct AgentSessionCallbacks {
   std::function<Status(agent_link::Output output)> on_output;
   std::function<Status(const agent_link::OutputClosed& closed)> on_output_closed;
   std::function<Status(const agent_link::Probed& probed)> on_probed;
-  std::function<void(std::string_view message)> on_problem;
-  // A worker could not reach this host of its world.
-  std::function<void(const std::string& host)> on_cannot_reach;
+  std::function<void(const agent_link::Problem& problem)> on_problem;
+  // A worker could not reach a host of its world.
+  std::function<void(const agent_link::WorkerCannotReach& report)> on_cannot_reach;
   std::function<void(agent_link::WorkerActivity activity)> on_activity;
   std::function<void(const agent_link::WorkReports& reports)> on_work;
   // A user on that host asks for a report on all workers.
-  std::function<void()> on_activity_wanted;
+  std::function<void(const agent_link::ActivityWanted&)> on_activity_wanted;
   // The answer to agent_link::Pause.
-  std::function<void()> on_paused;
+  std::function<void(const agent_link::Paused& paused)> on_paused;
   // An agent that is a child of this process died without a goodbye: kills the processes that it
   // has left, before its end is reported.
   std::function<void()> kill_orphans;
