@@ -25,6 +25,7 @@ namespace {
 // The launcher answers from its memory, all but the barrier.
 constexpr std::chrono::seconds kAnswerLimit{60};
 constexpr std::size_t kMostAnswer = 64 << 10;
+constexpr std::size_t kLongestValue = kMostAnswer / 2;  // its answer holds other words, too
 
 class PmiStore final : public LauncherStore {
  public:
@@ -41,7 +42,8 @@ class PmiStore final : public LauncherStore {
     auto limits = ask("get_maxes", "maxes", soon());
     HVD_RETURN_IF_ERROR(limits.status());
     // The limits count the zero at the end.
-    longest_value_ = parse_number<std::size_t>((*limits)["vallen_max"]).value_or(1) - 1;
+    const auto room = parse_number<std::size_t>((*limits)["vallen_max"]).value_or(0);
+    longest_value_ = std::clamp<std::size_t>(room, 1, kLongestValue + 1) - 1;
     auto space = ask("get_my_kvsname", "my_kvsname", soon());
     HVD_RETURN_IF_ERROR(space.status());
     space_ = (*space)["kvsname"];

@@ -142,30 +142,56 @@ TEST_F(OtherLauncherTest, TheMessageIsALineThatCanBeTyped) {
   EXPECT_NE(end.err.find(line), std::string::npos) << end.err;
 }
 
-TEST_F(OtherLauncherTest, ALauncherThatSpeaksSomethingElseIsRefused) {
-  for (const auto& [answer, why] :
-       {std::pair("", "the launcher has closed the connection"),
-        std::pair("cmd=response_to_init rc=-1\\n",
-                  "PMI: init: the launcher answered \"cmd=response_to_init rc=-1\""),
-        std::pair("    31cmd=fullinit-response;\\n", "the launcher answered \"    31cmd="),
-        std::pair("cmd=response_to_init rc=0\\ncmd=maxes vallen_max=3\\ncmd=my_kvsname\\n",
-                  "the launcher has no room for values")}) {
+// A process of a launcher that speaks PMI-1, sends these answers at once, and then closes its
+// connection. The process's own messages follow on stdout, once it has ended.
+class ByPmiAnswers : public OtherLauncherTest {
+ protected:
+  ExitStatus place_with(const std::string& answers) {
     ProcessOptions options;
     options.environment = {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"PMI_FD", "0"}};
-    const ExitStatus end =
-        run({"/usr/bin/python3", "-c",
-             cat("import socket, subprocess, sys\n"
-                 "ours, theirs = socket.socketpair()\n"
-                 "ours.sendall(b'",
-                 answer,
-                 "')\n"
-                 "ours.shutdown(socket.SHUT_WR)\n"
-                 "sys.exit(subprocess.run(sys.argv[1:], stdin=theirs).returncode)\n"),
-             program_, "place"},
-            options);
+    return run({"/usr/bin/python3", "-c",
+                "import socket, subprocess, sys\n"
+                "ours, theirs = socket.socketpair()\n"
+                "ours.sendall(sys.argv[1].encode())\n"
+                "ours.shutdown(socket.SHUT_WR)\n"
+                "code = subprocess.run(sys.argv[2:], stdin=theirs).returncode\n"
+                "theirs.close()\n"
+                "print(ours.makefile().read(), end='')\n"
+                "sys.exit(code)\n",
+                answers, program_, "place"},
+               options);
+  }
+};
+
+std::string answers_with(const std::string& vallen_max) {
+  return cat("cmd=response_to_init rc=0\ncmd=maxes vallen_max=", vallen_max,
+             "\ncmd=my_kvsname kvsname=job\n");
+}
+
+TEST_F(ByPmiAnswers, ALauncherThatSpeaksSomethingElseIsRefused) {
+  const std::string no_room = "the launcher has no room for values";
+  for (const auto& [answers, why] : {
+           std::pair<std::string, std::string>("", "the launcher has closed the connection"),
+           {"cmd=response_to_init rc=-1\n",
+            "PMI: init: the launcher answered \"cmd=response_to_init rc=-1\""},
+           {"    31cmd=fullinit-response;\n", "the launcher answered \"    31cmd="},
+           {"cmd=response_to_init rc=0\ncmd=maxes vallen_max=1024\ncmd=my_kvsname\n", no_room},
+           {answers_with("0"), no_room},
+           {answers_with("3"), no_room},
+           {answers_with("-1"), no_room},
+       }) {
+    const ExitStatus end = place_with(answers);
     EXPECT_NE(end.code, 0) << end.out;
     EXPECT_NE(end.err.find(why), std::string::npos) << end.err;
     EXPECT_NE(end.err.find("hvdrun -np 2 "), std::string::npos) << end.err;
+  }
+}
+
+TEST_F(ByPmiAnswers, AValueGoesInOnePartWhateverRoomThereIs) {
+  for (const std::string room : {"32768", "9223372036854775807", "18446744073709551615"}) {
+    const ExitStatus end = place_with(answers_with(room));
+    EXPECT_NE(end.out.find("cmd=put kvsname=job key=hvd-1-0 value=1\n"), std::string::npos)
+        << room << ": " << end.out << end.err;
   }
 }
 
