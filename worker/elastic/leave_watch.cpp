@@ -47,6 +47,19 @@ bool install_leave_handler() {
   return ::sigaction(SIGTERM, &ours, nullptr) == 0;
 }
 
+// Unless the program has set a handler of its own since.
+void remove_leave_handler() {
+  struct sigaction now {};
+  if (::sigaction(SIGTERM, nullptr, &now) != 0 || (now.sa_flags & SA_SIGINFO) != 0) return;
+  if (now.sa_handler == on_leave_signal) std::signal(SIGTERM, SIG_DFL);
+}
+
+// Whether a signal has come since this was asked before.
+bool take_leave_signals() {
+  std::uint64_t times = 0;
+  return ::read(told_event, &times, sizeof(times)) == sizeof(times);
+}
+
 }  // namespace
 
 LeaveWatch::LeaveWatch(AgentChannel& agent)
@@ -58,10 +71,12 @@ LeaveWatch::LeaveWatch(AgentChannel& agent)
 
 LeaveWatch::~LeaveWatch() {
   if (!installed_) return;
-  std::signal(SIGTERM, SIG_DFL);
+  remove_leave_handler();
   const std::uint64_t once = 1;
   [[maybe_unused]] const auto put = ::write(over_.get(), &once, sizeof(once));
   thread_.join();
+  // The thread may have ended before it read the last signal.
+  if (take_leave_signals()) std::raise(SIGTERM);
 }
 
 void LeaveWatch::watch() {
@@ -70,11 +85,9 @@ void LeaveWatch::watch() {
     std::array<pollfd, 2> polled{{{told_event, POLLIN, 0}, {over_.get(), POLLIN, 0}}};
     if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
     if (polled[1].revents != 0) return;
-    std::uint64_t times = 0;
-    if (polled[0].revents == 0 || ::read(told_event, &times, sizeof(times)) != sizeof(times))
-      continue;
+    if (polled[0].revents == 0 || !take_leave_signals()) continue;
     if (agent_.wait_for_stop(Clock::now() + kAnnouncementGrace)) {
-      std::signal(SIGTERM, SIG_DFL);
+      remove_leave_handler();
       ::kill(::getpid(), SIGTERM);
       return;
     }

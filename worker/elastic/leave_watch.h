@@ -15,7 +15,9 @@ class LeaveWatch {
  public:
   // The channel must outlive it. One at a time does something.
   explicit LeaveWatch(AgentChannel& agent);
-  ~LeaveWatch();  // the signal does what it did before
+  // The signal does what it did before, also one that the agent has not been told of, unless the
+  // program has set a handler of its own meanwhile, which stays.
+  ~LeaveWatch();
   LeaveWatch(const LeaveWatch&) = delete;
   LeaveWatch& operator=(const LeaveWatch&) = delete;
 
