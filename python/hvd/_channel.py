@@ -30,7 +30,8 @@ _TAG_SIZE = 32
 _LENGTH_SIZE = 8
 _CALLER = b"hvd.run() from the caller"
 _WORKER = b"hvd.run() from the worker"
-_CONNECT_AGAIN_FOR = 60  # seconds
+_CONNECT_TIMEOUT = 60  # seconds, for all attempts together
+_SHORTEST_ATTEMPT = 1
 
 
 class ChannelError(HvdError):
@@ -180,13 +181,23 @@ def connect(address: tuple[str, int], key: bytes) -> Channel:
 
     Raises:
         ChannelError: the other side does not know the key.
-        EOFError, OSError: there is no connection.
+        EOFError, OSError: there is no connection. TimeoutError: the caller did not answer.
     """
-    give_up = time.monotonic() + _CONNECT_AGAIN_FOR
+    try:
+        return _connect_until(time.monotonic() + _CONNECT_TIMEOUT, address, key)
+    except TimeoutError:
+        host, port = address
+        raise TimeoutError(f"hvd.run(): {host} port {port} does not answer") from None
+
+
+def _connect_until(give_up: float, address: tuple[str, int], key: bytes) -> Channel:
     while True:
-        connected = socket.create_connection(address)
+        left = max(give_up - time.monotonic(), _SHORTEST_ATTEMPT)
+        connected = socket.create_connection(address, timeout=left)
         try:
-            return _introduce(connected, key)
+            channel = _introduce(connected, key)
+            connected.settimeout(None)  # a function may take as long as it likes
+            return channel
         except BaseException as error:
             connected.close()
             is_gone = isinstance(error, (EOFError, OSError))

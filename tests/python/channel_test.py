@@ -183,6 +183,32 @@ def test_a_worker_that_was_taken_for_a_stranger_comes_again():
         channels[0].close()
 
 
+@pytest.mark.parametrize("said", [b"", bytes(32)], ids=["at_once", "after_its_nonce"])
+def test_a_worker_gives_up_a_caller_that_falls_silent(said, monkeypatch):
+    monkeypatch.setattr(hvd._channel, "_CONNECT_TIMEOUT", 0)
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def say_no_more():
+            client, _ = listener.accept()
+            with client:
+                client.sendall(said)
+                over.wait(LIMIT)
+
+        thread = threading.Thread(target=say_no_more)
+        thread.start()
+        port = listener.getsockname()[1]
+        with pytest.raises(TimeoutError, match=f"127.0.0.1 port {port} does not answer"):
+            connect(("127.0.0.1", port), KEY)
+        over.set()
+        thread.join()
+
+
+def test_a_proved_connection_waits_for_messages_without_a_limit():
+    with ends_of_a_channel() as (_, worker):
+        assert worker._socket.gettimeout() is None
+
+
 # --- an attacker who can change packets -----------------------------------------------------------
 
 
