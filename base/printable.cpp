@@ -2,12 +2,11 @@
 
 #include <cstdint>
 
+#include "base/hex.h"
 #include "base/text.h"
 
 namespace hvd {
 namespace {
-
-constexpr std::string_view kDigits = "0123456789abcdef";
 
 // How many bytes the character at the front has, 0 if they are no UTF-8; and which one it is.
 std::size_t decode(std::string_view text, std::uint32_t& character) {
@@ -48,8 +47,7 @@ void escape(unsigned char byte, std::string& out) {
       return;
     default:
       out += "\\x";
-      out += kDigits[byte >> 4];
-      out += kDigits[byte & 15];
+      append_hex(out, {reinterpret_cast<const char*>(&byte), 1});
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include "base/hex.h"
 #include "base/machine/machine.h"
 #include "base/port_range.h"
 #include "base/security/crypto.h"

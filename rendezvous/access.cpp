@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/hex.h"
 #include "base/security/trusted_file.h"
 #include "base/text.h"
 #include "base/unique_fd.h"

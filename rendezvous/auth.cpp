@@ -5,6 +5,7 @@
 #include <charconv>
 #include <optional>
 
+#include "base/hex.h"
 #include "base/text.h"
 
 namespace hvd::rendezvous {
@@ -25,14 +26,6 @@ void append_id(std::string& out, std::uint64_t client) {
   out.append(16 - static_cast<std::size_t>(end - digits.data()), '0').append(digits.data(), end);
 }
 
-void append_hex(std::string& out, const Digest& digest) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  for (const unsigned char byte : digest) {
-    out += kDigits[byte >> 4];
-    out += kDigits[byte & 15];
-  }
-}
-
 // The text that a request's MAC covers. Method and target hold no line break, so nothing can be
 // shifted from one field to the next.
 void append_request_text(std::string& out, std::string_view method, std::string_view target,
@@ -49,7 +42,7 @@ Digest answer_mac(const Mac& mac, const RequestId& id, const SignedAnswer& answe
   append_number(text.append(" "), answer.status);
   append_number(text.append(" "), answer.version);
   append_number(text.append(" "), answer.time);
-  append_hex(text.append(" "), answer.body_digest);
+  append_hex(text.append(" "), as_view(answer.body_digest));
   return mac({text});
 }
 
@@ -109,13 +102,13 @@ Signer::Signature Signer::sign(const SignedRequest& request, std::int64_t now) {
   std::string text;
   append_request_text(text, request.method, request.target, parameters);
   signature.authorization.append(kScheme).append(parameters).append(" ");
-  append_hex(signature.authorization, mac_({text}));
+  append_hex(signature.authorization, as_view(mac_({text})));
   return signature;
 }
 
 bool Signer::verify(const RequestId& id, const SignedAnswer& answer, std::string_view proof) const {
   std::string expected;
-  append_hex(expected, answer_mac(mac_, id, answer));
+  append_hex(expected, as_view(answer_mac(mac_, id, answer)));
   return equal_in_constant_time(expected, proof);
 }
 
@@ -153,7 +146,7 @@ Verifier::Verdict Verifier::verify(std::string_view method, std::string_view tar
   append_request_text(text_, method, target, parameters->covered);
   const Digest digest = mac_({text_});
   text_.clear();
-  append_hex(text_, digest);
+  append_hex(text_, as_view(digest));
   if (!equal_in_constant_time(text_, parameters->mac)) {
     verdict.reason =
         "the signature is wrong: the sender holds another token, or the request was "
@@ -180,7 +173,7 @@ Verifier::Verdict Verifier::verify(std::string_view method, std::string_view tar
 }
 
 void Verifier::prove(const RequestId& id, const SignedAnswer& answer, std::string& out) const {
-  append_hex(out, answer_mac(mac_, id, answer));
+  append_hex(out, as_view(answer_mac(mac_, id, answer)));
 }
 
 void Verifier::forget_old(std::int64_t now) {

@@ -2,17 +2,11 @@
 
 #include <cmath>
 
+#include "base/hex.h"
 #include "base/text.h"
 
 namespace hvd::rendezvous {
 namespace {
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 bool percent_decode(std::string_view text, std::string& out) {
   out.clear();

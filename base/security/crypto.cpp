@@ -7,21 +7,11 @@
 #include <openssl/params.h>
 #include <openssl/rand.h>
 
+#include "base/hex.h"
 #include "base/security/random.h"
 #include "base/text.h"
 
 namespace hvd {
-namespace {
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-}  // namespace
-
 Token Token::random() {
   Token token;
   fill_random(token.bytes_.data(), kSize);
@@ -52,31 +42,6 @@ Token::~Token() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
 std::string random_bytes(std::size_t count) {
   std::string bytes(count, '\0');
   fill_random(bytes.data(), count);
-  return bytes;
-}
-
-std::string to_hex(std::string_view bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string digits;
-  digits.reserve(2 * bytes.size());
-  for (const char c : bytes) {
-    digits += kDigits[static_cast<unsigned char>(c) >> 4];
-    digits += kDigits[static_cast<unsigned char>(c) & 15];
-  }
-  return digits;
-}
-
-Result<std::string> from_hex(std::string_view digits) {
-  const Status wrong(Code::invalid_argument, "not hexadecimal");
-  if (digits.size() % 2 != 0) return wrong;
-  std::string bytes;
-  bytes.reserve(digits.size() / 2);
-  for (std::size_t i = 0; i < digits.size(); i += 2) {
-    const int high = hex_value(digits[i]);
-    const int low = hex_value(digits[i + 1]);
-    if (high < 0 || low < 0) return wrong;
-    bytes += static_cast<char>(high * 16 + low);
-  }
   return bytes;
 }
 

@@ -39,9 +39,6 @@ class Token {
 };
 
 std::string random_bytes(std::size_t count);
-std::string to_hex(std::string_view bytes);
-// Nothing if the length is odd or a character is no hexadecimal digit.
-Result<std::string> from_hex(std::string_view digits);
 std::string to_base64(std::string_view bytes);
 Result<std::string> from_base64(std::string_view text);
 Digest sha256(std::string_view bytes);

@@ -1,13 +1,13 @@
 #include "cmd/hvd-agent/host_network.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <utility>
 
+#include "base/hex.h"
 #include "base/machine/machine.h"
 #include "base/machine/ports.h"
 #include "base/security/random.h"
@@ -87,15 +87,10 @@ Result<std::vector<UniqueFd>> listen_at(const std::vector<std::string>& addresse
   return sockets;
 }
 
-std::string random_hex() {
-  std::array<unsigned char, 16> bytes{};
+std::string random_greeting() {
+  std::string bytes(16, '\0');
   fill_random(bytes.data(), bytes.size());
-  std::string text;
-  for (const unsigned byte : bytes) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
+  return to_hex(bytes);
 }
 
 }  // namespace
@@ -136,7 +131,7 @@ Status ProbeListener::open(EventLoop& loop, const ListenRules& rules, TimePoint 
   watches_ = std::move(watches);
   loop_ = &loop;
   port_ = port_of(sockets_.front().get());
-  greeting_ = random_hex();
+  greeting_ = random_greeting();
   close_at_ = now + kOpenFor;
   return {};
 }

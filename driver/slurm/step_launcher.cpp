@@ -11,6 +11,7 @@
 #include <boost/asio/post.hpp>
 
 #include "base/clock.h"
+#include "base/hex.h"
 #include "base/security/munge.h"
 #include "base/text.h"
 #include "driver/join/join_server.h"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/build_id.h"
+#include "base/hex.h"
 #include "base/security/crypto.h"
 #include "base/text.h"
 #include "driver/core/stderr_tail.h"

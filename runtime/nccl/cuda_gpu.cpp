@@ -9,6 +9,7 @@
 
 #include <hvd/cuda_event.h>
 
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "runtime/gpu/capability_exchange.h"
@@ -23,15 +24,9 @@ namespace {
 constexpr int kSharingVersion = 23000;
 
 std::string uuid_text(const cudaUUID_t& uuid) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < sizeof(uuid.bytes); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
+  std::string text = to_hex({uuid.bytes, sizeof(uuid.bytes)});
+  for (const std::size_t at : {20U, 16U, 12U, 8U}) text.insert(at, 1, '-');
+  return "GPU-" + text;
 }
 
 bool may_share(int version) {

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "base/abstract_address.h"
+#include "base/hex.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "runtime/net/member_connector.h"

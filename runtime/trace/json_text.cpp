@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "base/hex.h"
+
 namespace hvd::runtime::trace {
 namespace {
 
@@ -26,7 +28,6 @@ std::size_t character(std::string_view text) {
 }  // namespace
 
 void append_quoted(std::string& out, std::string_view text) {
-  constexpr std::string_view kHex = "0123456789abcdef";
   out += '"';
 
   while (!text.empty()) {
@@ -37,8 +38,7 @@ void append_quoted(std::string& out, std::string_view text) {
       out += text.front();
     } else if (c < 0x20 || c == 0x7F) {
       out += "\\u00";
-      out += kHex[c >> 4U];
-      out += kHex[c & 15U];
+      append_hex(out, text.substr(0, 1));
     } else if (length = character(text); length == 0) {
       out += "\\ufffd";
       length = 1;

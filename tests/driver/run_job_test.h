@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hex.h"
 #include "base/protocol/world_document.h"
 #include "base/security/crypto.h"
 #include "base/text.h"

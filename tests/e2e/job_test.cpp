@@ -3,6 +3,7 @@
 #include <csignal>
 #include <unistd.h>
 
+#include "base/hex.h"
 #include "base/security/crypto.h"
 #include "base/text.h"
 

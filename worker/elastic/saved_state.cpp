@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/checksum.h"
+#include "base/hex.h"
 #include "base/security/crypto.h"
 #include "base/security/trusted_file.h"
 #include "base/text.h"

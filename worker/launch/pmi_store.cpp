@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/hex.h"
 #include "base/other_launcher.h"
 #include "base/printable.h"
 #include "base/security/crypto.h"

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/hex.h"
 #include "base/text.h"
 #include "rendezvous/access.h"
 #include "rendezvous/client.h"

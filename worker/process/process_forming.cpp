@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/build_id.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/machine/machine.h"
 #include "base/machine/proc.h"

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/utsname.h>
 
+#include "base/hex.h"
 #include "base/security/crypto.h"
 #include "base/text.h"
 #include "tests/support/process.h"

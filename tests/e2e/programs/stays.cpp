@@ -20,6 +20,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "base/hex.h"
 #include "base/protocol/worker_link.h"
 #include "base/security/crypto.h"
 #include "base/socket.h"

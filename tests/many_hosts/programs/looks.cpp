@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/frame.h"
+#include "base/hex.h"
 #include "base/protocol/worker_link.h"
 #include "base/security/crypto.h"
 

@@ -1,0 +1,19 @@
+// Bytes as hexadecimal digits, and the reverse.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace hvd {
+
+// Two digits for each byte, in lower case.
+void append_hex(std::string& out, std::string_view bytes);
+std::string to_hex(std::string_view bytes);
+// Of a digit in either case; -1: it is none.
+int hex_value(char digit);
+// Nothing if the length is odd or a character is no hexadecimal digit.
+Result<std::string> from_hex(std::string_view digits);
+
+}  // namespace hvd
