@@ -66,6 +66,24 @@ void set_no_delay(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
+std::string connect_to(const SocketAddress& where) { return cat("connect to ", where.to_string()); }
+
+Status connect_error(const std::string& what, int error_number) {
+  Status why = Status::from_errno(what, error_number);
+  if (error_number != ETIMEDOUT) return why;
+  return {why.code(), cat(why.message(), kAskFirewall)};
+}
+
+Result<UniqueFd> begin_connect(const sockaddr* where, socklen_t size, const std::string& what) {
+  auto fd = tcp_socket(where->sa_family, SOCK_NONBLOCK);
+  HVD_RETURN_IF_ERROR(fd.status().with_context(what));
+  set_no_delay(fd->get());
+  if (::connect(fd->get(), where, size) != 0 && errno != EINPROGRESS && errno != EINTR) {
+    return connect_error(what, errno);
+  }
+  return fd;
+}
+
 }  // namespace
 
 std::string SocketAddress::to_string() const {
@@ -74,9 +92,7 @@ std::string SocketAddress::to_string() const {
 }
 
 Status connect_error(const SocketAddress& where, int error_number) {
-  Status why = Status::from_errno(cat("connect to ", where.to_string()), error_number);
-  if (error_number != ETIMEDOUT) return why;
-  return {why.code(), cat(why.message(), kAskFirewall)};
+  return connect_error(connect_to(where), error_number);
 }
 
 Result<UniqueFd> listen_tcp(const SocketAddress& where, int backlog) {
@@ -109,25 +125,26 @@ Result<SocketAddress> peer_address(int fd) {
 Result<UniqueFd> begin_connect_tcp(const SocketAddress& where) {
   auto raw = raw_address(where);
   HVD_RETURN_IF_ERROR(raw.status());
-  auto fd = tcp_socket(raw->storage.ss_family, SOCK_NONBLOCK);
-  HVD_RETURN_IF_ERROR(fd.status());
-  set_no_delay(fd->get());
-  if (::connect(fd->get(), raw->get(), raw->size) != 0 && errno != EINPROGRESS && errno != EINTR) {
-    return connect_error(where, errno);
-  }
-  return fd;
+  return begin_connect(raw->get(), raw->size, connect_to(where));
 }
 
 Result<UniqueFd> connect_tcp(const SocketAddress& where, TimePoint deadline, int interrupt) {
-  auto fd = begin_connect_tcp(where);
+  auto raw = raw_address(where);
+  HVD_RETURN_IF_ERROR(raw.status());
+  return connect_tcp(raw->get(), raw->size, connect_to(where), deadline, interrupt);
+}
+
+Result<UniqueFd> connect_tcp(const sockaddr* where, socklen_t size, const std::string& what,
+                             TimePoint deadline, int interrupt) {
+  auto fd = begin_connect(where, size, what);
   HVD_RETURN_IF_ERROR(fd.status());
   const Status answered = wait_for(fd->get(), POLLOUT, deadline, interrupt);
-  if (answered.code() == Code::deadline_exceeded) return connect_error(where, ETIMEDOUT);
-  HVD_RETURN_IF_ERROR(answered.with_context(cat("connect to ", where.to_string())));
+  if (answered.code() == Code::deadline_exceeded) return connect_error(what, ETIMEDOUT);
+  HVD_RETURN_IF_ERROR(answered.with_context(what));
   int error = 0;
-  socklen_t size = sizeof(error);
-  ::getsockopt(fd->get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) return connect_error(where, error);
+  socklen_t length = sizeof(error);
+  ::getsockopt(fd->get(), SOL_SOCKET, SO_ERROR, &error, &length);
+  if (error != 0) return connect_error(what, error);
   HVD_RETURN_IF_ERROR(set_nonblocking(fd->get(), false));
   return fd;
 }

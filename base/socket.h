@@ -49,6 +49,9 @@ Result<UniqueFd> begin_connect_tcp(const SocketAddress& where);
 // Blocks until connected, the deadline (an error that asks for a firewall) or `interrupt`, as
 // wait_for(). The socket is left blocking.
 Result<UniqueFd> connect_tcp(const SocketAddress& where, TimePoint deadline, int interrupt = -1);
+// The same with an address as the system has it. Errors begin with `what`.
+Result<UniqueFd> connect_tcp(const sockaddr* where, socklen_t size, const std::string& what,
+                             TimePoint deadline, int interrupt = -1);
 // The same with a Unix socket, which blocks while too many wait there already. The error is the
 // system's alone: "Connection refused".
 Result<UniqueFd> connect_unix(const sockaddr* where, socklen_t size, TimePoint deadline);

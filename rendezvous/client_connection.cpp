@@ -3,10 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -111,40 +107,22 @@ Status Client::Connection::pause(milliseconds time, TimePoint deadline) {
   return waited.code() == Code::deadline_exceeded ? Status() : waited;
 }
 
-// base's connect_tcp() cannot be cancelled.
 Status Client::Connection::connect(TimePoint deadline) {
   received_.clear();
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(options_.host.c_str(), std::to_string(options_.port).c_str(), &hints, &found) !=
-      0) {
-    return {Code::invalid_argument, cat("\"", options_.host, "\" is not an IP address")};
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> address(found, &::freeaddrinfo);
-  socket_.reset(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket_) return Status::from_errno("socket", errno);
-  const int on = 1;
-  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  int error = ::connect(socket_.get(), address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
-  if (error == EINPROGRESS || error == EINTR) {
-    const Status answered = wait_for_socket(POLLOUT, deadline).status();
-    if (answered.code() == Code::deadline_exceeded) {
-      return {answered.code(), cat("connect: ", answered.message(), kAskFirewall)};
-    }
-    HVD_RETURN_IF_ERROR(answered);
-    socklen_t size = sizeof(error);
-    ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  }
-  if (error == 0) return {};
-  socket_.reset();
-  return {Code::unavailable, std::strerror(error)};  // NOLINT(concurrency-mt-unsafe)
+  auto address = raw_address({options_.host, options_.port});
+  HVD_RETURN_IF_ERROR(address.status());
+  auto socket =
+      connect_tcp(address->get(), address->size, "connect", deadline, cancelled_fd_.get());
+  if (cancelled_) return {Code::aborted, "cancelled"};
+  HVD_RETURN_IF_ERROR(socket.status());
+  socket_ = std::move(*socket);
+  return {};
 }
 
 Status Client::Connection::send(std::string_view bytes, TimePoint deadline) {
   while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t sent =
+        ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN) {
@@ -162,7 +140,7 @@ Status Client::Connection::send(std::string_view bytes, TimePoint deadline) {
 Result<std::size_t> Client::Connection::receive(char* to, std::size_t size, TimePoint deadline) {
   for (;;) {
     HVD_RETURN_IF_ERROR(wait_for_socket(POLLIN, deadline).status());
-    const ssize_t got = ::recv(socket_.get(), to, size, 0);
+    const ssize_t got = ::recv(socket_.get(), to, size, MSG_DONTWAIT);
     if (got > 0) return static_cast<std::size_t>(got);
     if (got == 0) return Status(Code::unavailable, "the server closed the connection");
     if (errno != EAGAIN && errno != EINTR) {

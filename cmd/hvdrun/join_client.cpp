@@ -6,8 +6,6 @@
 #include <csignal>
 #include <memory>
 #include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <optional>
 #include <poll.h>
 #include <random>
@@ -66,24 +64,6 @@ Result<Addresses> resolve(const JoinAddress& where) {
   return Addresses(list);
 }
 
-Result<UniqueFd> connect_one(const addrinfo& address, const std::string& what, TimePoint deadline) {
-  UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return Status::from_errno("socket", errno);
-  const int on = 1;
-  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0) return fd;
-  if (errno != EINPROGRESS && errno != EINTR) return Status::from_errno(what, errno);
-  if (const Status answered = wait_for(fd.get(), POLLOUT, deadline); !answered.ok()) {
-    const bool late = answered.code() == Code::deadline_exceeded;
-    return Status(answered.code(), cat(what, ": ", answered.message(), late ? kAskFirewall : ""));
-  }
-  int error = 0;
-  socklen_t size = sizeof(error);
-  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) return Status::from_errno(what, error);
-  return fd;
-}
-
 // Drives the TLS session until `done`.
 template <typename Done>
 Status exchange(int fd, TlsSession& tls, TimePoint deadline, Done done) {
@@ -133,7 +113,8 @@ Attempt<Connection> connect_any(const JoinAddress& where, const TlsPsk& key, Tim
   std::optional<Status> other_token;
   bool may_change = false;
   for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
-    auto fd = connect_one(*address, what, std::min(deadline, Clock::now() + kConnectLimit));
+    auto fd = connect_tcp(address->ai_addr, address->ai_addrlen, what,
+                          std::min(deadline, Clock::now() + kConnectLimit));
     if (!fd.ok()) {
       failure.why = fd.status();
       continue;
