@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <random>
 
-#include "base/socket.h"
 #include "base/text.h"
 
 namespace hvd {
@@ -45,12 +44,12 @@ Result<std::uint16_t> take_port(const PortRange& range, std::uint16_t avoided,
   return exhausted(range, where);
 }
 
-Result<UniqueFd> listen_tcp_in(const ListenPorts& ports, const std::string& address, int backlog) {
-  if (!ports.range) return listen_tcp({address, 0}, backlog);
+Result<UniqueFd> listen_tcp(const SocketAddress& where, const ListenPorts& ports, int backlog) {
+  if (where.port != 0 || !ports.range) return listen_tcp(where, backlog);
 
   UniqueFd listener;
-  const auto port = take_port(*ports.range, ports.avoided, address, [&](std::uint16_t tried) {
-    auto socket = listen_tcp({address, tried}, backlog);
+  const auto port = take_port(*ports.range, ports.avoided, where.host, [&](std::uint16_t tried) {
+    auto socket = listen_tcp({where.host, tried}, backlog);
     if (socket.ok()) listener = std::move(*socket);
     return socket.status();
   });

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/socket.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 
@@ -50,8 +51,8 @@ Result<std::uint16_t> take_port(const PortRange& range, std::uint16_t avoided,
                                 std::string_view where,
                                 const std::function<Status(std::uint16_t port)>& take);
 
-// Listens at this IP address, on a port of the range if there is one. `backlog` as in listen(2).
-Result<UniqueFd> listen_tcp_in(const ListenPorts& ports, const std::string& address,
-                               int backlog = 1024);
+// Listens there; for port 0 on a port of the range if there is one. `backlog` as in listen(2).
+Result<UniqueFd> listen_tcp(const SocketAddress& where, const ListenPorts& ports,
+                            int backlog = 1024);
 
 }  // namespace hvd

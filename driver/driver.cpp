@@ -29,13 +29,9 @@ static Outcome failed_outcome(std::string reason) {
   return outcome;
 }
 
-static Result<UniqueFd> listen_at(const SocketAddress& bind, const ListenPorts& ports) {
-  return bind.port != 0 ? listen_tcp(bind) : listen_tcp_in(ports, bind.host);
-}
-
 // Before anything else happens, since somebody may wait for its port.
 static Result<UniqueFd> listen_for_metrics(const MetricsSpec& spec, Observer& observer) {
-  auto listening = listen_at(spec.bind, spec.ports);
+  auto listening = listen_tcp(spec.bind, spec.ports);
   HVD_RETURN_IF_ERROR(listening.status().with_context("--metrics-bind"));
   auto address = local_address(listening->get());
   HVD_RETURN_IF_ERROR(address.status().with_context("--metrics-bind"));
@@ -121,7 +117,7 @@ Outcome run_job(const JobSpec& spec, Observer& observer, StopRequest* stop) {
     sockets.metrics = *std::move(listening);
   }
   if (spec.page) {
-    auto listening = listen_at(spec.page->bind, spec.page->ports);
+    auto listening = listen_tcp(spec.page->bind, spec.page->ports);
     if (!listening.ok()) {
       return failed_outcome(listening.status().with_context("--status-page").message());
     }

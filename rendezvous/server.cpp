@@ -52,10 +52,9 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
     if (hub_->stopping) return Status(Code::failed_precondition, "the rendezvous was stopped");
     const bool any_port = where.port == 0;
     if (any_port && !listeners_.empty()) where.port = address().port;
-    auto socket = where.port != 0 ? listen_tcp(where, kBacklog)
-                                  : listen_tcp_in(options_.ports, where.host, kBacklog);
+    auto socket = listen_tcp(where, options_.ports, kBacklog);
     if (!socket.ok() && any_port && where.port != 0) {
-      socket = listen_tcp_in(options_.ports, where.host, kBacklog);
+      socket = listen_tcp({where.host, 0}, options_.ports, kBacklog);
     }
     HVD_RETURN_IF_ERROR(socket.status().with_context("rendezvous"));
     auto bound = local_address(socket->get());

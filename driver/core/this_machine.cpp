@@ -70,7 +70,7 @@ Result<std::uint16_t> free_port(const std::string& address, const std::optional<
     if (const auto port = find_port(ephemeral_ports(), is_free); port != 0) return port;
   }
 
-  auto listener = listen_tcp_in({range}, address, 1);
+  auto listener = listen_tcp({address, 0}, {range}, 1);
   if (!listener) return listener.status();
   auto bound = local_address(listener->get());
   if (!bound) return bound.status();

@@ -77,7 +77,7 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
     if (!tls.ok()) return tls.status();
     tls_ = std::move(*tls);
 
-    auto listener = bind_.port != 0 ? listen_tcp(bind_) : listen_tcp_in(ports_, bind_.host);
+    auto listener = listen_tcp(bind_, ports_);
     if (!listener.ok()) return listener.status();
     auto address = local_address(listener->get());
     if (!address.ok()) return address.status();

@@ -15,7 +15,7 @@ constexpr int kMostPauses = 20;
 }  // namespace
 
 Result<SocketAddress> MemberAcceptor::listen(const std::string& address, const ListenPorts& ports) {
-  auto listener = listen_tcp_in(ports, address);
+  auto listener = listen_tcp({address, 0}, ports);
   HVD_RETURN_IF_ERROR(listener.status());
   HVD_RETURN_IF_ERROR(adopt(std::move(*listener)));
   return local_address(listener_.get());

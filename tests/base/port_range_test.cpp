@@ -82,7 +82,7 @@ TEST(PortRange, ListenersShareARangeUntilNoneOfItsPortsIsLeft) {
   std::vector<UniqueFd> listeners;
   std::set<std::uint16_t> taken;
   for (int i = 0; i < 4; ++i) {
-    auto listener = listen_tcp_in(ports, "127.0.0.1");
+    auto listener = listen_tcp({"127.0.0.1", 0}, ports);
     ASSERT_TRUE(listener.ok()) << listener.status().message();
     const auto port = local_address(listener->get())->port;
     EXPECT_TRUE(ports.range->contains(port)) << port;
@@ -91,7 +91,7 @@ TEST(PortRange, ListenersShareARangeUntilNoneOfItsPortsIsLeft) {
   }
   EXPECT_EQ(taken.size(), 4U);
 
-  const auto none = listen_tcp_in(ports, "127.0.0.1");
+  const auto none = listen_tcp({"127.0.0.1", 0}, ports);
   EXPECT_EQ(none.status().code(), Code::resource_exhausted);
   EXPECT_EQ(none.status().message(),
             cat("listen on 127.0.0.1: all ports of --port-range ", ports.range->to_string(),
@@ -99,17 +99,24 @@ TEST(PortRange, ListenersShareARangeUntilNoneOfItsPortsIsLeft) {
                 "more"));
 
   listeners.pop_back();
-  EXPECT_TRUE(listen_tcp_in(ports, "127.0.0.1").ok());
+  EXPECT_TRUE(listen_tcp({"127.0.0.1", 0}, ports).ok());
 }
 
 TEST(PortRange, WithoutARangeTheKernelChooses) {
-  const auto listener = listen_tcp_in({}, "127.0.0.1");
+  const auto listener = listen_tcp({"127.0.0.1", 0}, ListenPorts{});
   ASSERT_TRUE(listener.ok());
   EXPECT_NE(local_address(listener->get())->port, 0);
 }
 
+TEST(PortRange, APortThatIsNamedNeedNotBeOfTheRange) {
+  const auto other = local_address(listen_tcp({"127.0.0.1", 0})->get())->port;
+  const auto listener = listen_tcp({"127.0.0.1", other}, ListenPorts{PortRange{1, 1}});
+  ASSERT_TRUE(listener.ok()) << listener.status().message();
+  EXPECT_EQ(local_address(listener->get())->port, other);
+}
+
 TEST(PortRange, AnAddressThatIsNotOfThisHostIsAnErrorAtOnce) {
-  const auto listener = listen_tcp_in({free_range(4)}, "192.0.2.1");
+  const auto listener = listen_tcp({"192.0.2.1", 0}, ListenPorts{free_range(4)});
   EXPECT_NE(listener.status().message().find("192.0.2.1"), std::string::npos);
   EXPECT_NE(listener.status().code(), Code::resource_exhausted);
 }
