@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/machine/cgroup.h"
 #include "base/machine/proc.h"
 #include "base/text.h"
 
@@ -30,21 +31,15 @@ std::optional<std::uint64_t> kills_in(const std::string& text) {
   return std::nullopt;
 }
 
-// A kill is counted where the process was, a limit holds for all below. Inside a container the path
-// may be that of the machine outside: then the root is the container's own.
-std::optional<MemoryEvents> look(const std::string& root, std::string path, const Files& files) {
-  if (path.find("..") != std::string::npos) path.clear();
+// A kill is counted where the process was, a limit holds for all below.
+std::optional<MemoryEvents> look(const std::filesystem::path& root, const std::string& path,
+                                 const Files& files) {
   std::optional<std::uint64_t> kills;
   std::uint64_t limit = kNoLimit;
-  for (;;) {
-    while (path.ends_with('/')) path.pop_back();
-    const std::string group = root + path;
+  for (const std::string& group : groups_to_root(root, path)) {
     if (!kills) kills = kills_in(read_proc_file(group + files.events));
     const auto here = parse_number<std::uint64_t>(trim(read_proc_file(group + files.limit)));
     limit = std::min(limit, here.value_or(kNoLimit));
-    if (path.empty()) break;
-    const auto slash = path.rfind('/');
-    path.erase(slash == std::string::npos ? 0 : slash);
   }
   if (!kills) return std::nullopt;
   return MemoryEvents{*kills, limit == kNoLimit ? 0 : limit};
@@ -56,18 +51,9 @@ std::optional<MemoryEvents> memory_events(std::string_view membership,
                                           const std::filesystem::path& root) {
   // Memory is accounted in one hierarchy: that of version 2, unless version 1 has a group for it.
   std::optional<MemoryEvents> found;
-  for (const auto& line : split(membership, '\n')) {
-    const auto first = line.find(':');
-    const auto second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string path = line.substr(second + 1);
-    const auto names = split(controllers, ',');
-    if (std::find(names.begin(), names.end(), "memory") != names.end()) {
-      return look((root / controllers).string(), path, kVersion1);
-    }
-    if (controllers.empty()) found = look(root.string(), path, kVersion2);
+  for (const auto& one : read_memberships(membership)) {
+    if (one.has("memory")) return look(root / one.controllers, one.path, kVersion1);
+    if (one.controllers.empty()) found = look(root, one.path, kVersion2);
   }
   return found;
 }

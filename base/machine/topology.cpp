@@ -21,7 +21,27 @@ std::string first_line(const std::filesystem::path& file) {
   return line;
 }
 
-std::vector<int> allowed_numbers() {
+std::map<int, int> nodes_of_processors(const std::filesystem::path& devices) {
+  std::map<int, int> nodes;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(devices / "node", error)) {
+    const std::string name = entry.path().filename().string();
+    const auto node = name.starts_with("node") ? parse_number<int>(name.substr(4)) : std::nullopt;
+    if (!node) continue;
+    for (const int number : read_processors(first_line(entry.path() / "cpulist"))) {
+      nodes[number] = *node;
+    }
+  }
+  return nodes;
+}
+
+}  // namespace
+
+Status check(Binding binding) {
+  return binding <= Binding::numa ? Status() : Status(Code::data_loss, "no such binding");
+}
+
+std::vector<int> allowed_processors() {
   // The kernel refuses a set that is smaller than its own.
   for (int size = CPU_SETSIZE; size <= kMostProcessors; size *= 2) {
     const auto count = static_cast<std::size_t>(size);
@@ -43,30 +63,10 @@ std::vector<int> allowed_numbers() {
   return {};
 }
 
-std::map<int, int> nodes_of_processors(const std::filesystem::path& devices) {
-  std::map<int, int> nodes;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(devices / "node", error)) {
-    const std::string name = entry.path().filename().string();
-    const auto node = name.starts_with("node") ? parse_number<int>(name.substr(4)) : std::nullopt;
-    if (!node) continue;
-    for (const int number : read_processors(first_line(entry.path() / "cpulist"))) {
-      nodes[number] = *node;
-    }
-  }
-  return nodes;
-}
-
-}  // namespace
-
-Status check(Binding binding) {
-  return binding <= Binding::numa ? Status() : Status(Code::data_loss, "no such binding");
-}
-
 std::vector<Processor> usable_processors(const std::filesystem::path& devices) {
   const auto nodes = nodes_of_processors(devices);
   std::vector<Processor> processors;
-  for (const int number : allowed_numbers()) {
+  for (const int number : allowed_processors()) {
     const auto node = nodes.find(number);
     const auto siblings = read_processors(
         first_line(devices / "cpu" / cat("cpu", number) / "topology" / "thread_siblings_list"));

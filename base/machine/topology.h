@@ -22,7 +22,9 @@ struct Processor {
   int node = 0;  // of NUMA; 0 if the system has none
 };
 
-// The processors that this process may run on, those of a node together, and in it those of a core.
+// The numbers of the processors that this process may run on; empty if the system does not tell.
+std::vector<int> allowed_processors();
+// The same processors, those of a node together, and in it those of a core.
 // `devices` is where the system describes them.
 std::vector<Processor> usable_processors(
     const std::filesystem::path& devices = "/sys/devices/system");
