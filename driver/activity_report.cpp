@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/machine/proc.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "base/text_table.h"
@@ -24,26 +25,7 @@ std::string fitting(std::string text, std::size_t width = kMaxTextWidth) {
 }
 
 std::string_view process_text(char state) {
-  switch (state) {
-    case '\0':
-      return "has not started its program";
-    case 'R':
-      return "runs";
-    case 'S':
-    case 'I':
-      return "sleeps";
-    case 'D':
-      return "waits for a device or a file system";
-    case 'T':
-      return "is stopped";
-    case 't':
-      return "is held by a debugger";
-    case 'Z':
-    case 'X':
-      return "has ended";
-    default:
-      return "is in an unknown state";
-  }
+  return state == '\0' ? "has not started its program" : process_state_text(state);
 }
 
 // "rank 3 on h2#1 has not asked for "sums"; ...", and rank 3 itself says that it waits for "sums".

@@ -59,6 +59,27 @@ std::optional<pid_t> parent_of(pid_t pid) {
   return parent;
 }
 
+std::string_view process_state_text(char state) {
+  switch (state) {
+    case 'R':
+      return "runs";
+    case 'S':
+    case 'I':
+      return "sleeps";
+    case 'D':
+      return "waits for a device or a file system";
+    case 'T':
+      return "is stopped";
+    case 't':
+      return "is held by a debugger";
+    case 'Z':
+    case 'X':
+      return "has ended";
+    default:
+      return "is in an unknown state";
+  }
+}
+
 std::optional<int> failure_of_dying(pid_t pid) {
   constexpr std::size_t kFlags = 6;  // of the fields after the name, as in proc(5)
   constexpr std::size_t kExitCode = 49;

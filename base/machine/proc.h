@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <sys/types.h>
 #include <vector>
 
@@ -20,6 +21,8 @@ std::optional<pid_t> parent_of(pid_t pid);
 // 'R' runs, 'S' sleeps, 'D' waits for a device, 'T' was stopped by a signal, 't' by a debugger, 'Z'
 // has ended; 0: there is no such process.
 char state_of(pid_t pid);
+// Such a letter in words: "sleeps", "waits for a device or a file system".
+std::string_view process_state_text(char state);
 // The wait status of a process that ends with a failure, as soon as that is certain: its memory may
 // still have to be freed, before its parent can wait for it. Nothing: it lives, or ends with 0.
 std::optional<int> failure_of_dying(pid_t pid);

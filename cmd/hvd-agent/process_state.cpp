@@ -39,24 +39,6 @@ std::optional<ProcessState> process_state(pid_t pid) {
   return state;
 }
 
-std::string_view verb_of(char state) {
-  switch (state) {
-    case 'R':
-      return "runs";
-    case 'S':
-    case 'I':
-      return "sleeps";
-    case 'D':
-      return "waits for a disk or another device";
-    case 'T':
-      return "is stopped by a signal";
-    case 't':
-      return "is stopped by a debugger";
-    default:
-      return "is ending";
-  }
-}
-
 // The state that says most of a family: one that runs, else one that waits for a device.
 int weight(char state) { return state == 'R' ? 2 : state == 'D' ? 1 : 0; }
 
@@ -82,7 +64,7 @@ std::string describe_processes(pid_t root) {
   return cat(
       first->name, " (pid ", root,
       others == 0 ? std::string() : cat(", with ", others, others == 1 ? " child" : " descendants"),
-      ") ", verb_of(state), ", ", tenths / 10, ".", tenths % 10, " s of processor time");
+      ") ", process_state_text(state), ", ", tenths / 10, ".", tenths % 10, " s of processor time");
 }
 
 }  // namespace hvd::agent
