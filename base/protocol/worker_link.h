@@ -11,6 +11,7 @@
 // file means that the agent is gone, and with it the job: the worker's runtime ends the process.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -26,6 +27,9 @@ namespace hvd::worker_link {
 inline constexpr const char* kDescriptorVariable = "HVD_WORKER_FD";
 // The number of the descriptor of the lock that the worker holds (base/machine/life_lock.h).
 inline constexpr const char* kLifeLockVariable = "HVD_LIFE_FD";
+
+// For what a worker still says of its activity: before its SIGTERM, and at the end of its world.
+inline constexpr std::chrono::milliseconds kLastWordsTimeout{100};
 
 enum class Kind : std::uint16_t {
   // agent -> worker

@@ -244,7 +244,8 @@ void Worker::stop(const std::string& reason, Duration grace, TimePoint now) {
   if (!can_answer()) return signal(SIGTERM);
   // After the signal the program would tell only of its end.
   if (question_) tell_activity({}, false);
-  sigterm_at_ = std::min(sigterm_at_, now + std::min<Duration>(kLastWordsTimeout, grace / 2));
+  sigterm_at_ =
+      std::min(sigterm_at_, now + std::min<Duration>(worker_link::kLastWordsTimeout, grace / 2));
   channel_.ask_activity(worker_link::Activity::kAtTheEnd);
 }
 

@@ -125,9 +125,6 @@ class Worker {
   bool reaper_lost() const { return reaper_gone() && state_ == State::running; }
 
  private:
-  // A worker waits for SIGTERM for twice as long after its Stop (worker/process/process_world.h).
-  static constexpr std::chrono::milliseconds kLastWordsTimeout{100};
-
   enum class State { launching, running, exited, failed };
 
   Status try_start(agent_link::Launch launch, UniqueFd predecessor);

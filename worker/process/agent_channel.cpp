@@ -22,7 +22,6 @@ namespace {
 
 constexpr int kExitWithoutAgent = 1;
 constexpr std::chrono::seconds kSendTimeout{10};
-constexpr std::chrono::milliseconds kLastWordsTimeout{100};
 constexpr std::chrono::seconds kWelcomeTimeout{10};
 // Looked at in each kOwnTimePace.
 constexpr std::chrono::milliseconds kReportWorkEvery{900};
@@ -309,7 +308,7 @@ Status AgentChannel::send_leave() { return send(worker_link::Leave{}.encode()); 
 Status AgentChannel::send_activity_wanted() { return send(worker_link::ActivityWanted{}.encode()); }
 Status AgentChannel::send_activity(const Activity& activity) {
   // The operations that are in flight fail after this: no agent may hold them up.
-  HVD_RETURN_IF_ERROR(wait_for(fd_.get(), POLLOUT, Clock::now() + kLastWordsTimeout));
+  HVD_RETURN_IF_ERROR(wait_for(fd_.get(), POLLOUT, Clock::now() + worker_link::kLastWordsTimeout));
   return send_activity(worker_link::Activity::kAtTheEnd, activity);
 }
 Status AgentChannel::send_activity(std::uint32_t id, const Activity& activity) {

@@ -16,6 +16,7 @@
 
 #include <hvd/hvd.h>
 
+#include "base/protocol/worker_link.h"
 #include "base/protocol/world_document.h"
 #include "base/status.h"
 #include "rendezvous/client.h"
@@ -33,9 +34,9 @@
 
 namespace hvd::worker {
 
-// From the announcement of a stop to its signal; usually milliseconds, and 100 if this process does
-// not answer the question that comes with the announcement.
-inline constexpr std::chrono::milliseconds kSignalGrace{200};
+// From the announcement of a stop to its signal, which the agent sends after kLastWordsTimeout if
+// this process does not answer the question that comes with the announcement.
+inline constexpr auto kSignalGrace = 2 * worker_link::kLastWordsTimeout;
 // For what is in flight in a world that has failed: milliseconds, unless an event never comes.
 inline constexpr std::chrono::seconds kInFlightTimeout{10};
 
