@@ -54,27 +54,6 @@ std::string to_base64(std::string_view bytes) {
   return text;
 }
 
-Result<std::string> from_base64(std::string_view text) {
-  const Status wrong(Code::invalid_argument, "not base64");
-  if (text.empty()) return std::string();
-  if (text.size() % 4 != 0 || text.front() == '=') return wrong;
-  const auto padding = text.size() - (text.find_last_not_of('=') + 1);
-  if (padding > 2 ||
-      text.substr(0, text.size() - padding)
-              .find_first_not_of(
-                  "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") !=
-          std::string_view::npos) {
-    return wrong;
-  }
-  std::string bytes(text.size() / 4 * 3, '\0');
-  const int length = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
-                                     reinterpret_cast<const unsigned char*>(text.data()),
-                                     static_cast<int>(text.size()));
-  if (length < 0) return wrong;
-  bytes.resize(static_cast<std::size_t>(length) - padding);
-  return bytes;
-}
-
 Digest sha256(std::string_view bytes) {
   Digest digest{};
   if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1)

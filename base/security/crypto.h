@@ -40,7 +40,6 @@ class Token {
 
 std::string random_bytes(std::size_t count);
 std::string to_base64(std::string_view bytes);
-Result<std::string> from_base64(std::string_view text);
 Digest sha256(std::string_view bytes);
 // 20 bytes; none if the system has no SHA-1. Only for the names of hosts in OpenSSH's known_hosts,
 // whose format asks for it.
