@@ -23,6 +23,7 @@
 #include "base/descriptors.h"
 #include "base/machine/proc.h"
 #include "base/text.h"
+#include "base/time_text.h"
 #include "discovery/script_process.h"
 
 namespace hvd::discovery {
@@ -34,10 +35,6 @@ using Pipe = asio::posix::stream_descriptor;
 
 constexpr std::size_t kReadSize = std::size_t{16} << 10;
 constexpr std::chrono::seconds kEndLimit{5};  // of a reaper that was told to end
-
-std::string time_text(std::chrono::milliseconds time) {
-  return time.count() % 1000 == 0 ? cat(time.count() / 1000, " s") : cat(time.count(), " ms");
-}
 
 std::string error_of(int status) {
   if (WIFSIGNALED(status)) {
@@ -169,7 +166,7 @@ class Script::Run : public std::enable_shared_from_this<Run> {
     timer_.expires_after(options_.timeout);
     co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, error));
     if (error || !done_) co_return;
-    if (!over_) kill(cat("did not end within ", time_text(options_.timeout), " and was killed"));
+    if (!over_) kill(cat("did not end within ", seconds_text(options_.timeout), " and was killed"));
     timer_.expires_after(options_.kill_timeout);
     co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, error));
     if (error || !done_) co_return;

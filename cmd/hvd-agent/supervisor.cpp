@@ -14,6 +14,7 @@
 #include "base/machine/machine.h"
 #include "base/machine/proc.h"
 #include "base/text.h"
+#include "base/time_text.h"
 #include "cmd/hvd-agent/process_tree.h"
 
 namespace hvd::agent {
@@ -41,11 +42,6 @@ bool is_heartbeat(const Frame& frame) {
 std::string host_name() {
   const std::string name = machine_name();
   return name.empty() ? "unknown" : name;
-}
-
-std::string seconds_of(std::chrono::nanoseconds duration) {
-  const auto tenths = std::chrono::duration_cast<milliseconds>(duration).count() / 100;
-  return cat(tenths / 10, ".", tenths % 10, " s");
 }
 
 Supervisor::Supervisor(std::unique_ptr<EventLoop> loop, SharedLease board,
@@ -144,7 +140,7 @@ void Supervisor::obey_lease() {
     driver_was_stopped_ = driver_was_stopped_ || driver_is_stopped;
     if (orphan_timer_.look(now, driver_is_stopped)) {
       HVD_LOG(error, "on " << host_name() << ": nothing was heard from hvdrun for "
-                           << seconds_of(orphan_timer_.limit()) << "; killing " << workers_.size()
+                           << seconds_text(orphan_timer_.limit()) << "; killing " << workers_.size()
                            << " workers and ending");
       return lose_link();
     }

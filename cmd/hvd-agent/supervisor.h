@@ -148,7 +148,5 @@ class Supervisor {
 
 // This machine's own name.
 std::string host_name();
-// "0.8 s"
-std::string seconds_of(std::chrono::nanoseconds duration);
 
 }  // namespace hvd::agent

@@ -12,6 +12,7 @@
 #include "base/machine/machine.h"
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
+#include "base/time_text.h"
 #include "cmd/hvd-agent/process_state.h"
 #include "cmd/hvd-agent/supervisor.h"
 
@@ -247,7 +248,7 @@ Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
   }
 
   if (ran_out < now && !by_wish) {
-    problem(cat("the workers on ", host_name(), " were frozen for ", seconds_of(now - ran_out),
+    problem(cat("the workers on ", host_name(), " were frozen for ", seconds_text(now - ran_out),
                 by_driver ? ": hvdrun was stopped" : ": the link was silent"));
   }
   return {};

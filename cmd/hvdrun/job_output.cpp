@@ -9,6 +9,7 @@
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "base/time_text.h"
 
 namespace hvd::cli {
 namespace {
@@ -49,10 +50,6 @@ std::string worker_name(const driver::WorkerView& worker) {
 std::string who(const driver::WorkerView& worker) {
   return worker.rank < 0 ? cat("worker ", worker_name(worker))
                          : cat("rank ", worker.rank, " on ", worker_name(worker));
-}
-
-std::string seconds_text(std::chrono::milliseconds time) {
-  return cat(static_cast<double>(time.count()) / 1000.0, " s");
 }
 
 }  // namespace

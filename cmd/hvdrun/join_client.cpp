@@ -24,6 +24,7 @@
 #include "base/security/munge.h"
 #include "base/socket.h"
 #include "base/text.h"
+#include "base/time_text.h"
 #include "rendezvous/standalone.h"
 
 namespace hvd::cli {
@@ -329,8 +330,7 @@ class TurnWait {
     }
     if (polled[0].revents != 0) return receive(now);
     if (!silence_.is_too_long(now)) return std::nullopt;
-    return lost(cat("it gave no sign of life for ",
-                    std::chrono::duration<double>(joined_.silence).count(), " s"));
+    return lost(cat("it gave no sign of life for ", seconds_text(joined_.silence)));
   }
 
   std::optional<Turn> take_signal() const {

@@ -9,6 +9,7 @@
 #include "base/build_id.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "base/time_text.h"
 #include "driver/job/job_io.h"
 
 namespace hvd::cli {
@@ -152,7 +153,7 @@ std::string end_line(const driver::Outcome& outcome, bool elastic, const KeptOut
   const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(summary.time);
   std::string text =
       cat("hvdrun: the job took ",
-          time < std::chrono::minutes(1) ? driver::seconds_text(time)
+          time < std::chrono::minutes(1) ? seconds_text(time)
                                          : duration_text(static_cast<double>(time.count()) / 1000),
           worlds_text(summary, elastic));
   if (!kept.directory.empty()) text += cat("; output in ", printable(kept.directory));

@@ -6,6 +6,7 @@
 
 #include "base/machine/machine.h"
 #include "base/text.h"
+#include "base/time_text.h"
 
 namespace hvd::driver {
 namespace {

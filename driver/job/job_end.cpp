@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/time_text.h"
 #include "driver/job/job.h"
 
 namespace hvd::driver {
@@ -183,9 +184,7 @@ void Job::kill_all() {
 // ---- time, and what follows by itself ----
 
 void Job::on_hold_up(Duration time) {
-  say(cat("hvdrun was held up for ",
-          seconds_text(std::chrono::ceil<std::chrono::milliseconds>(time)),
-          ": no limit counts that time"));
+  say(cat("hvdrun was held up for ", seconds_text(time), ": no limit counts that time"));
   hosts_.heartbeats().held_up(time, now_);
 }
 

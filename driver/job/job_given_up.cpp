@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "base/time_text.h"
 #include "driver/job/job.h"
 
 namespace hvd::driver {

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "base/time_text.h"
 
 namespace hvd::driver {
 namespace {
@@ -174,11 +175,6 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return cat(ranks.size() == 1 ? "rank " : "ranks ", range_text(ranks));
 }
 
-std::string seconds_text(std::chrono::milliseconds time) {
-  const auto tenths = (time.count() + 99) / 100;
-  return tenths % 10 == 0 ? cat(tenths / 10, " s") : cat(tenths / 10, ".", tenths % 10, " s");
-}
-
 // "3.1 ms", "214 ms", "1.3 s"
 static std::string short_time_text(Duration time) {
   const double milliseconds = std::chrono::duration<double, std::milli>(time).count();
@@ -228,7 +224,7 @@ std::string absent_text(const std::string& doing, int rank_that_waits, std::size
 std::string left_text(TimePoint deadline, TimePoint now) {
   if (deadline == kNever) return {};
   const auto rest = std::max(Duration::zero(), deadline - now);
-  return cat(" (", seconds_text(std::chrono::ceil<std::chrono::milliseconds>(rest)), " left)");
+  return cat(" (", seconds_text(rest), " left)");
 }
 
 }  // namespace hvd::driver

@@ -340,8 +340,6 @@ std::string counted(std::size_t number, std::string_view what);
 std::string ranks_text(const std::vector<int>& ranks);
 // "1.5 GiB"
 std::string bytes_text(std::uint64_t bytes);
-// "5 s", "0.3 s"
-std::string seconds_text(std::chrono::milliseconds time);
 // The message about a worker that others wait for in hvd::init(): " has not called hvd::init for
 // 10 s, and rank 0 waits for it there: train (pid 7) runs, 1.2 s of processor time (...)".
 // `doing`: its activity as its agent reports it; `absent`: how many such workers there are.

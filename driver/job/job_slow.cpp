@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/time_text.h"
 #include "driver/job/job.h"
 
 namespace hvd::driver {
@@ -58,7 +59,7 @@ void Job::find_places_for_slow() {
     known_.slot_errors[{member.host, member.slot}] = kWasSlow;
     notice(cat(member.worker(),
                " is slow and is replaced (--replace-stragglers); its slot is set aside for ",
-               seconds_text(std::chrono::ceil<std::chrono::milliseconds>(until - now_))));
+               seconds_text(until - now_)));
   }
 }
 

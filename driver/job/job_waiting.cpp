@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "base/time_text.h"
 #include "driver/job/job.h"
 
 namespace hvd::driver {
@@ -18,8 +19,7 @@ constexpr std::size_t kMaxChanges = 4;  // in one line
 std::string Job::rest_text(TimePoint until) const {
   if (until <= now_) return "is tried again";
   if (until == kNever) return "is not used again";
-  return cat("rests for ",
-             seconds_text(std::chrono::ceil<std::chrono::milliseconds>(until - now_)));
+  return cat("rests for ", seconds_text(until - now_));
 }
 
 std::string Job::members_text() const {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/time_text.h"
 #include "driver/job/job.h"
 
 namespace hvd::driver {

@@ -20,6 +20,7 @@
 #include "base/protocol/join_link.h"
 #include "base/socket.h"
 #include "base/text.h"
+#include "base/time_text.h"
 
 namespace hvd::driver::join {
 namespace {
@@ -109,8 +110,7 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
     silence_.look(now);
     // Bytes that have arrived are read before the agent is judged.
     if (silence_.is_too_long(now) && !has_arrived()) {
-      return close(cat("gave no sign of life for ",
-                       std::chrono::duration<double>(silence_.limit()).count(), " s"));
+      return close(cat("gave no sign of life for ", seconds_text(silence_.limit())));
     }
     if (!writing_ && tls_.send(join_link::Heartbeat{}.encode()).ok()) flush();
     beat_soon();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/time_text.h"
 
 namespace hvd::runtime {
 namespace {
@@ -14,8 +15,9 @@ constexpr std::size_t kListed = 6;
 // Of a rank that keeps others waiting in a world that has not failed.
 constexpr std::string_view kIsUp = "its connection is up, ";
 
-std::string seconds_text(Duration duration) {
-  return cat(std::chrono::duration_cast<std::chrono::seconds>(duration).count(), " s");
+// How long something has taken so far.
+std::string elapsed_text(Duration time) {
+  return seconds_text(std::chrono::floor<std::chrono::seconds>(time));
 }
 
 std::string listed(const std::vector<std::string>& parts, std::string_view separator) {
@@ -61,7 +63,7 @@ std::string StallInspector::last_request_text(int rank, const std::vector<Stalle
       continue;
     }
     return cat(speaker == rank ? "it asked for" : "its part of the tree asked for", " \"",
-               word->tensor, "\" last, ", seconds_text(now - word->when), " ago");
+               word->tensor, "\" last, ", elapsed_text(now - word->when), " ago");
   }
   return is_known_of_others ? "what it asked for last is not known"
                             : "it has asked for nothing so far";
@@ -105,7 +107,7 @@ StallInspector::Findings StallInspector::look(const MessageTable& table, const L
     const auto current = item++;
     if (table.rows().contains(current->first)) continue;
     findings.recoveries.push_back(cat(quoted(current->first), " goes on, after it had waited for ",
-                                      seconds_text(now - current->second)));
+                                      elapsed_text(now - current->second)));
     warned_.erase(current);
   }
 
@@ -128,7 +130,7 @@ StallInspector::Findings StallInspector::look(const MessageTable& table, const L
     const int rank = static_cast<int>(blamed->missing.front());
     findings.failure = {
         Status(Code::deadline_exceeded,
-               cat("stalled for ", seconds_text(now - over.front().since), ", the limit is ",
+               cat("stalled for ", elapsed_text(now - over.front().since), ", the limit is ",
                    seconds_text(shutdown_), ":\n  ", missing_text(over, kIsUp, words, now))),
         rank, tree_.host(rank)};
     return findings;

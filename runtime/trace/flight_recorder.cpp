@@ -1,14 +1,13 @@
 #include "runtime/trace/flight_recorder.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "base/text.h"
+#include "base/time_text.h"
 #include "base/unique_fd.h"
 #include "runtime/trace/json_text.h"
 
@@ -24,12 +23,6 @@ void append_ago(std::string& out, std::string_view name, Nanoseconds time, Nanos
   } else {
     append_thousandths(out, std::max<Nanoseconds>(0, now - time) / 1000);
   }
-}
-
-std::string seconds_text(Nanoseconds time) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f s", static_cast<double>(time) / 1e9);
-  return text.data();
 }
 
 std::string named(const Recorder::View& operation) {
@@ -108,14 +101,14 @@ FlightDigest flight_digest(const Views& operations, Nanoseconds now) {
     }
     if (++in_flight > kInSummary) continue;
     const std::string text = cat(named(operation), ' ', state_of(operation), " for ",
-                                 seconds_text(now - since(operation)));
+                                 seconds_text(std::chrono::nanoseconds(now - since(operation))));
     words.in_flight = in_flight == 1 ? text : cat(words.in_flight, ", ", text);
   }
 
   if (in_flight > kInSummary) words.in_flight += cat(", and ", in_flight - kInSummary, " more");
   if (last != nullptr) {
-    words.last =
-        cat(named(*last), ", ", state_of(*last), ' ', seconds_text(now - last->ended), " ago");
+    words.last = cat(named(*last), ", ", state_of(*last), ' ',
+                     seconds_text(std::chrono::nanoseconds(now - last->ended)), " ago");
   }
 
   return words;

@@ -25,6 +25,7 @@ hvd_test(hvd_base_test
   base/socket_test.cpp
   base/status_test.cpp
   base/text_test.cpp
+  base/time_text_test.cpp
   base/text_table_test.cpp
   base/thread_group_test.cpp
   support/watchdog_test.cpp

@@ -164,7 +164,7 @@ TEST_F(ScriptTest, is_killed_with_all_its_children_when_it_hangs) {
       run("sleep 1000 & setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &) ; "
           "trap '' TERM; echo a; while true; do sleep 1000; done",
           options);
-  EXPECT_EQ(end.error, "did not end within 300 ms and was killed");
+  EXPECT_EQ(end.error, "did not end within 0.3 s and was killed");
 }
 
 TEST_F(ScriptTest, leaves_nothing_behind_when_it_ends_well) {
