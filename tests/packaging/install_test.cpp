@@ -1,5 +1,6 @@
 // Installs this build into a temporary folder and uses it there as a user would.
 #include <gtest/gtest.h>
+#include <set>
 
 #include "base/text.h"
 #include "tests/support/process.h"
@@ -52,6 +53,18 @@ class InstallTest : public testing::Test {
     EXPECT_NE(pair.out.find("[1]<stdout>:consumer 1 of 2\n"), std::string::npos) << pair.out;
     const ExitStatus libraries = expect_success({"ldd", program});
     EXPECT_EQ(libraries.out.find("hvd"), std::string::npos) << libraries.out;
+  }
+
+  // Without their versions.
+  std::set<std::string> symbols(const std::string& which, const std::string& library) const {
+    const auto listed = expect_success({"nm", which, "--defined-only", "--format=posix", library});
+    std::set<std::string> names;
+    for (const auto& line : split(listed.out, '\n')) {
+      const std::string name = line.substr(0, line.find_first_of(" @"));
+      const bool heading = line.ends_with(':');  // of a member of an archive
+      if (!name.empty() && !heading && !name.starts_with("HVD_")) names.insert(name);
+    }
+    return names;
   }
 
   // `source` in C or C++, by the compiler of that language alone.
@@ -181,6 +194,19 @@ TEST_F(InstallTest, ACCompilerLinksWhatPkgConfigSays) {
   expect_it_runs(path("consumer"));
   compile("hvd-static", prefix(), path("consumer_static"), "consumer.c");
   expect_it_needs_no_library_of_ours(path("consumer_static"));
+}
+
+TEST_F(InstallTest, AProgramMayUseBoostItself) {
+  compile("hvd", prefix(), path("asio"), "asio.cpp");
+  expect_it_runs(path("asio"));
+  compile("hvd-static", prefix(), path("asio_static"), "asio.cpp");
+  expect_it_needs_no_library_of_ours(path("asio_static"));
+}
+
+TEST_F(InstallTest, TheArchiveShowsTheSymbolsOfTheSharedLibrary) {
+  const auto shared = symbols("--dynamic", library_folder() + "/libhvd.so");
+  EXPECT_GT(shared.size(), 100U);
+  EXPECT_EQ(symbols("--extern-only", library_folder() + "/libhvd_static.a"), shared);
 }
 
 // A program that uses another symbol breaks when hvd changes inside.

@@ -25,6 +25,12 @@ int main() {
   } catch (const hvd::InvalidArgumentError&) {
     // thrown by the library, caught here: one type on both sides
   }
+  try {
+    hvd::broadcast(roots, {.name = "nowhere", .root = 1000});
+    return 3;
+  } catch (const hvd::Error&) {
+    // also by its base
+  }
   std::printf("consumer %d of %d\n", hvd::rank(), hvd::size());
   hvd::shutdown();
   return 0;
