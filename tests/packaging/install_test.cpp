@@ -125,6 +125,24 @@ TEST_F(InstallTest, EachHeaderCompilesByItself) {
   EXPECT_GE(headers, 10);
 }
 
+// Such a program would compile, and hvd would misread its containers.
+TEST_F(InstallTest, AnotherLayoutOfTheStandardLibraryIsRefused) {
+  for (const std::string setting : {"_GLIBCXX_USE_CXX11_ABI=0", "_GLIBCXX_DEBUG"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(prefix() + "/include/hvd")) {
+      const std::string header = read_file(entry.path());
+      const bool concerned = header.find("#include <string>") != std::string::npos ||
+                             header.find("#include <vector>") != std::string::npos ||
+                             entry.path().filename() == "standard_library.h";
+      const ExitStatus compiled =
+          run({HVD_CXX, "-std=c++20", "-fsyntax-only", "-D" + setting, "-I", prefix() + "/include",
+               "-include", entry.path(), "-x", "c++", "/dev/null"});
+      const bool refused = compiled.err.find("#error \"hvd: " + setting) != std::string::npos;
+      EXPECT_EQ(refused, concerned) << entry.path() << "\n" << compiled.err;
+      EXPECT_EQ(compiled.code != 0, refused) << entry.path() << "\n" << compiled.err;
+    }
+  }
+}
+
 // The test reads the commands of the build and does not run them: building libhvd takes minutes.
 TEST(BuildTest, WithoutTheLauncherItsPackagesAreNotNeeded) {
   const TemporaryDirectory directory;

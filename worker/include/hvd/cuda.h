@@ -23,6 +23,7 @@
 
 #include <hvd/cuda_event.h>
 #include <hvd/export.h>
+#include <hvd/standard_library.h>
 #include <hvd/types.h>
 
 namespace hvd::cuda {

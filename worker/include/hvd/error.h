@@ -21,6 +21,7 @@
 #include <string>
 
 #include <hvd/export.h>
+#include <hvd/standard_library.h>
 
 namespace hvd {
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <hvd/export.h>
+#include <hvd/standard_library.h>
 
 namespace hvd {
 

@@ -24,6 +24,7 @@
 #include <hvd/export.h>
 #include <hvd/float16.h>
 #include <hvd/float8.h>
+#include <hvd/standard_library.h>
 #include <hvd/types.h>
 
 namespace hvd {
