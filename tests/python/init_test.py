@@ -11,8 +11,12 @@ LIMIT = 120  # of what normally ends at once
 
 
 def run_ranks(text, number=2, **environment):
-    """What each rank prints, in the order of ranks."""
-    command = [hvd.launch.hvdrun_path(), "-np", str(number), sys.executable, "-c", text]
+    """The lines that each rank prints with this program, in the order of ranks."""
+    return run_python("-c", text, number=number, **environment)
+
+
+def run_python(*arguments, number=2, **environment):
+    command = [hvd.launch.hvdrun_path(), "-np", str(number), sys.executable, *arguments]
     job = subprocess.run(
         command,
         capture_output=True,
@@ -27,6 +31,51 @@ def run_ranks(text, number=2, **environment):
         rank, words = line[1:].split("]<stdout>:", 1)
         said[int(rank)].append(words)
     return said
+
+
+STARTED_BY_PYTHON = """
+import multiprocessing, os, subprocess, sys
+import hvd
+
+def train():
+    try:
+        hvd.init()
+    except hvd.errors.InitError as error:
+        print(error, flush=True)
+    else:
+        print(hvd.rank(), "of", hvd.size(), flush=True)
+
+def start(how):
+    if how == "spawn" or how == "forkserver":
+        child = multiprocessing.get_context(how).Process(target=train)
+        child.start()
+        child.join()
+        sys.exit(child.exitcode)
+    link = int(os.environ["HVD_WORKER_FD"])
+    options = {"close": {}, "keep": {"close_fds": False}, "pass": {"pass_fds": [link]}}[how]
+    sys.exit(subprocess.run([sys.executable, __file__, "train"], **options).returncode)
+
+if __name__ == "__main__":
+    train() if sys.argv[1] == "train" else start(sys.argv[1])
+"""
+
+
+def run_started_by_python(directory, how):
+    program = directory / "program.py"
+    program.write_text(STARTED_BY_PYTHON, encoding="utf-8")
+    return run_python(str(program), how)
+
+
+@pytest.mark.parametrize("how", ["keep", "pass"])
+def test_a_worker_can_be_a_child_of_python_that_keeps_the_link(tmp_path, how):
+    assert run_started_by_python(tmp_path, how) == [["0 of 2"], ["1 of 2"]]
+
+
+@pytest.mark.parametrize("how", ["close", "spawn", "forkserver"])
+def test_a_child_without_the_link_says_how_python_keeps_it(tmp_path, how):
+    for lines in run_started_by_python(tmp_path, how):
+        assert "the link to hvdrun is closed in this process" in lines[0], lines
+        assert "Python's subprocess does so without close_fds=False" in lines[0], lines
 
 
 def test_a_process_set_may_be_given_twice():

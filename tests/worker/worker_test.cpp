@@ -233,10 +233,10 @@ struct BadDescriptor {
 };
 
 TEST(WorkerDescriptor, IsAnInitErrorThatNamesTheVariableIfItIsInvalid) {
-  for (const auto& [value, said] :
-       {BadDescriptor{"three", "that is not a descriptor"},
-        BadDescriptor{"-1", "that is not a descriptor"}, BadDescriptor{"999", "not there any more"},
-        BadDescriptor{"0", "not there any more"}}) {
+  for (const auto& [value, said] : {BadDescriptor{"three", "that is not a descriptor"},
+                                    BadDescriptor{"-1", "that is not a descriptor"},
+                                    BadDescriptor{"999", "is closed in this process"},
+                                    BadDescriptor{"0", "is closed in this process"}}) {
     test::ProcessOptions options;
     options.environment[worker_link::kDescriptorVariable] = value;
     const auto status = test::run({test::binary("hvd_worker_program"), "place"}, options);

@@ -31,6 +31,16 @@ Status refuse(const std::string& descriptor, const char* why) {
                                       ". hvdrun sets it; do not set or keep it by hand.")};
 }
 
+Status refuse_closed(const std::string& descriptor) {
+  return {Code::failed_precondition,
+          cat(worker_link::kDescriptorVariable, "=", descriptor,
+              ": the link to hvdrun is closed in this process. Either a program between hvdrun and "
+              "this one has closed it: Python's subprocess does so without close_fds=False, and "
+              "multiprocessing with its methods spawn and forkserver always. Or this program was "
+              "started by exec() after a call of hvd::init(): the link ends with the program that "
+              "called it. Or the variable was set by hand: only hvdrun sets it.")};
+}
+
 // hvdrun and this library do not understand each other: both builds, and the host.
 Status other_version(const std::string& hvdrun) {
   return {Code::failed_precondition,
@@ -86,13 +96,7 @@ Result<AgentChannel*> AgentChannel::open(const std::string& descriptor,
   if (!number || *number < 0) return refuse(descriptor, "that is not a descriptor");
 
   struct stat info {};
-  if (::fstat(*number, &info) != 0 || !S_ISSOCK(info.st_mode)) {
-    return Status(Code::failed_precondition,
-                  cat(worker_link::kDescriptorVariable, "=", descriptor,
-                      ": the link to hvdrun is not there any more. It ends with the program that "
-                      "called hvd::init(), and so a program that this one starts by exec() cannot "
-                      "call it. Or the variable was set by hand: only hvdrun sets it."));
-  }
+  if (::fstat(*number, &info) != 0 || !S_ISSOCK(info.st_mode)) return refuse_closed(descriptor);
 
   // The beginning of the Welcome was sent before this program started: if there is nothing to read,
   // another process has read it. The rest of a large one follows as it is read.
