@@ -405,9 +405,14 @@ Result<std::string> find_agent() {
   const auto folder = self.parent_path();
   const std::string beside = (folder / "hvd-agent").string();
   const std::string installed = (folder / "../libexec/hvd/hvd-agent").lexically_normal().string();
+  Status unusable;
   for (const std::string& candidate : {beside, installed}) {
-    if (why_not_executable(candidate) == 0) return candidate;
+    const int why = why_not_executable(candidate);
+    if (why == 0) return candidate;
+    if (why == ENOENT || why == ENOTDIR) continue;
+    unusable = Status::from_errno(cat(candidate, " exists, but cannot be executed"), why);
   }
+  HVD_RETURN_IF_ERROR(unusable);
   return Status(
       Code::not_found,
       cat("cannot find the program hvd-agent, which starts the workers: neither ", beside, " nor ",

@@ -29,6 +29,7 @@ def hvdrun_path() -> str:
 
     Raises:
         FileNotFoundError: it is neither in the package, nor in its build tree, nor in PATH.
+        PermissionError: it is there, and cannot be executed.
     """
     candidates = [
         os.path.join(_PACKAGE, "bin", "hvdrun"),
@@ -38,6 +39,9 @@ def hvdrun_path() -> str:
     for candidate in candidates:
         if os.access(candidate, os.X_OK):
             return os.path.realpath(candidate)
+    for candidate in candidates:
+        if os.path.exists(candidate):
+            raise PermissionError(f"{candidate} exists, but cannot be executed")
     raise FileNotFoundError("hvdrun is not there: not in the package, and not in PATH")
 
 

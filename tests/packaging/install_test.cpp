@@ -114,6 +114,16 @@ TEST_F(InstallTest, EverythingIsWherePeopleLookForIt) {
   }
 }
 
+TEST_F(InstallTest, AnAgentThatCannotBeExecutedIsNotSaidToBeMissing) {
+  const std::string agent = prefix() + "/libexec/hvd/hvd-agent";
+  std::filesystem::permissions(agent, std::filesystem::perms(0644));
+  const ExitStatus end = run({prefix() + "/bin/hvdrun", "-np", "1", "/bin/true"});
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.err.find(agent + " exists, but cannot be executed: Permission denied"),
+            std::string::npos)
+      << end.err;
+}
+
 TEST_F(InstallTest, EachHeaderCompilesByItself) {
   int headers = 0;
   for (const auto& entry : std::filesystem::directory_iterator(prefix() + "/include/hvd")) {

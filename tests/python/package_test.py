@@ -99,3 +99,22 @@ def test_the_package_holds_no_module_whose_source_is_gone():
         for name in names
     ]
     assert [path for path in files if not os.path.exists(path)] == []
+
+
+def test_an_hvdrun_that_cannot_be_executed_is_not_said_to_be_missing(tmp_path):
+    package = tmp_path / "hvd"
+    (package / "bin").mkdir(parents=True)
+    for name in os.listdir(os.path.dirname(hvd.__file__)):
+        if name != "bin":
+            (package / name).symlink_to(os.path.join(os.path.dirname(hvd.__file__), name))
+    (package / "bin" / "hvdrun").write_bytes(b"")
+    job = subprocess.run(
+        [sys.executable, "-c", "import hvd.launch; hvd.launch.hvdrun_path()"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "PATH": ""},
+    )
+    expected = f"PermissionError: {package}/bin/hvdrun exists, but cannot be executed"
+    assert job.stderr.splitlines()[-1] == expected
