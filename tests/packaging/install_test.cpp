@@ -1,4 +1,5 @@
 // Installs this build into a temporary folder and uses it there as a user would.
+#include <fstream>
 #include <gtest/gtest.h>
 #include <set>
 
@@ -176,6 +177,19 @@ TEST_F(InstallTest, AProjectFindsItWithFindPackage) {
   expect_success({HVD_CMAKE, "--build", path("built")});
   expect_it_runs(path("built/consumer"));
   expect_it_needs_no_library_of_ours(path("built/consumer_static"));
+}
+
+TEST_F(InstallTest, AComponentIsRefusedWithAReason) {
+  std::filesystem::create_directory(path("asks"));
+  std::ofstream(path("asks/CMakeLists.txt"))
+      << "cmake_minimum_required(VERSION 3.25)\nproject(asks LANGUAGES CXX)\n"
+         "find_package(hvd REQUIRED COMPONENTS cuda static)\n";
+  const ExitStatus end =
+      run({HVD_CMAKE, "-G", HVD_GENERATOR, "-S", path("asks"), "-B", path("built"),
+           "-DCMAKE_PREFIX_PATH=" + prefix(), std::string("-DCMAKE_CXX_COMPILER=") + HVD_CXX});
+  EXPECT_NE(end.code, 0);
+  EXPECT_NE(end.err.find("hvd has no components, and cannot find: cuda, static"), std::string::npos)
+      << end.err;
 }
 
 TEST_F(InstallTest, AProjectInCAloneFindsItWithFindPackage) {
