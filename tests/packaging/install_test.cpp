@@ -145,8 +145,8 @@ TEST_F(InstallTest, AnotherLayoutOfTheStandardLibraryIsRefused) {
                              header.find("#include <vector>") != std::string::npos ||
                              entry.path().filename() == "standard_library.h";
       const ExitStatus compiled =
-          run({HVD_CXX, "-std=c++20", "-fsyntax-only", "-D" + setting, "-I", prefix() + "/include",
-               "-include", entry.path(), "-x", "c++", "/dev/null"});
+          run({HVD_CXX, "-std=c++20", "-E", "-D" + setting, "-I", prefix() + "/include", "-include",
+               entry.path(), "-x", "c++", "-o", "/dev/null", "/dev/null"});
       const bool refused = compiled.err.find("#error \"hvd: " + setting) != std::string::npos;
       EXPECT_EQ(refused, concerned) << entry.path() << "\n" << compiled.err;
       EXPECT_EQ(compiled.code != 0, refused) << entry.path() << "\n" << compiled.err;
