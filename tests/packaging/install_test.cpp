@@ -203,7 +203,7 @@ TEST_F(InstallTest, AProjectInCAloneFindsItWithFindPackage) {
 }
 
 TEST_F(InstallTest, TheExamplesInCAreBuiltInAFolderWithASpace) {
-  if (std::string(HVD_CXX_FLAGS).size() > 0) GTEST_SKIP() << "an example is not instrumented";
+  if (!std::string(HVD_CXX_FLAGS).empty()) GTEST_SKIP() << "an example is not instrumented";
   const std::string spaced = path("of mine");
   std::filesystem::rename(prefix(), spaced);
   std::filesystem::copy(HVD_SOURCE_DIR "/examples/c", path("c"));
@@ -212,7 +212,7 @@ TEST_F(InstallTest, TheExamplesInCAreBuiltInAFolderWithASpace) {
 
 // It has threads, and handlers for the end of the process.
 TEST_F(InstallTest, AProcessThatUnloadsItEndsWell) {
-  if (std::string(HVD_CXX_FLAGS).size() > 0) GTEST_SKIP() << "python3 is not instrumented";
+  if (!std::string(HVD_CXX_FLAGS).empty()) GTEST_SKIP() << "python3 is not instrumented";
   expect_success({"/usr/bin/python3", "-c",
                   "import ctypes, _ctypes, sys\n"
                   "library = ctypes.CDLL(sys.argv[1])\n"
