@@ -184,7 +184,7 @@ TEST_F(Workers, OfAnotherIncarnationAreToldThatTheyAreNoMember) {
   start(greeting_of(stale, document.to_json()), "place");
   const auto status = wait_all().front();
   EXPECT_EQ(status.code, 1);
-  EXPECT_NE(status.err.find("InitError: hvd::init(): this worker, a#0 of incarnation 7, is no "
+  EXPECT_NE(status.err.find("InitError: hvd::init(): this worker, a#0 of incarnation 7, is not a "
                             "member of generation 1"),
             std::string::npos)
       << status.err;
