@@ -196,39 +196,44 @@ class _Completions:
         with contextlib.suppress(RuntimeError):
             self._start_thread()
 
-    def _leave(self) -> None:
-        """Called with the lock, by a thread that ends."""
-        self._threads.discard(threading.current_thread())
-        self._left.notify_all()
-
     def _run(self) -> None:
-        while True:
-            tag = _core.next_completion()
+        try:
+            while self._run_one():
+                pass
+        finally:
             with self._lock:
-                if tag == 0:
-                    if self._may_wait > 0:
-                        continue  # for something that may be done yet
-                    self._idle -= 1
-                    self._leave()
-                    return
-                callback, may_wait = self._callbacks.pop(tag)
+                self._threads.discard(threading.current_thread())
+                self._left.notify_all()
+
+    def _run_one(self) -> bool:
+        """Waits for work that is done, and runs its callback. False: this thread ends."""
+        tag = _core.next_completion()
+        with self._lock:
+            if tag == 0:
+                if self._may_wait > 0:
+                    return True  # for something that may be done yet
                 self._idle -= 1
-                self._may_wait += may_wait
-                if may_wait and self._idle == 0:
-                    self._start_thread_if_possible()
-            try:
-                with contextlib.nullcontext() if may_wait else self._one_at_a_time:
-                    callback()
-            except Exception:  # noqa: BLE001 - reported as a thread's is
-                threading.excepthook(
-                    threading.ExceptHookArgs((*_current_error(), threading.current_thread()))
-                )
+                return False
+            callback, may_wait = self._callbacks.pop(tag)
+            self._idle -= 1
+            self._may_wait += may_wait
+            if may_wait and self._idle == 0:
+                self._start_thread_if_possible()
+        try:
+            with contextlib.nullcontext() if may_wait else self._one_at_a_time:
+                callback()
+        except BaseException:  # noqa: BLE001 - reported as a thread's is
+            threading.excepthook(
+                threading.ExceptHookArgs((*_current_error(), threading.current_thread()))
+            )
+        finally:
             with self._lock:
                 self._may_wait -= may_wait
-                if self._idle >= self._MOST_IDLE:
-                    self._leave()
-                    return
-                self._idle += 1
+        with self._lock:
+            if self._idle >= self._MOST_IDLE:
+                return False
+            self._idle += 1
+            return True
 
 
 def _current_error() -> tuple[Any, Any, Any]:

@@ -703,6 +703,15 @@ hvd.barrier()
 hvd.allreduce_async(np.ones(10)).add_done_callback(lambda done: 1 / 0)
 hvd.barrier()
 """,
+    "callbacks that raise what is no Exception": """
+import sys, threading
+last = threading.Event()
+def interrupt(done):
+    raise KeyboardInterrupt
+for callback in (lambda done: sys.exit(3), interrupt, lambda done: last.set()):
+    hvd.allreduce_async(np.ones(10)).add_done_callback(callback)
+assert last.wait(30)
+""",
     "a callback in the middle of torch": """
 import torch
 large = torch.ones(1500, 1500)
