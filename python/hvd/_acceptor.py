@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from ._channel import Challenge, Channel, ChannelError
+from ._descriptors import socket_above_standard_streams
 from ._pending_handshakes import PendingHandshakes, origin_of, pending_limit
 
 _PROOF_TIMEOUT = 5  # seconds
@@ -68,6 +69,7 @@ class Acceptor:
     def _accept(self) -> None:
         try:
             client, address = self._listener.accept()
+            client = socket_above_standard_streams(client)
         except BlockingIOError:
             return
         except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import pickle
@@ -47,6 +48,13 @@ def _loads(packed: bytearray) -> Any:
     return pickle.loads(value)
 
 
+def print_error(text: str) -> None:
+    """Writes to stderr, if it is there and takes it."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):  # a full disk; a stream that is closed
+            sys.stderr.write(text)
+
+
 def main() -> int:
     """The program of a worker. 1: the function has raised."""
     key = bytes.fromhex(os.environ.pop(KEY_VARIABLE))
@@ -69,6 +77,6 @@ def main() -> int:
         channel.send(pickle.dumps((*basics.last_place(), value)))
         channel.receive()
     if isinstance(result, Failed):
-        sys.stderr.write(result.text)
+        print_error(result.text)
         return 1
     return 0

@@ -18,7 +18,8 @@ from typing import Any
 
 from ._acceptor import Acceptor
 from ._channel import Channel, ChannelError
-from ._worker import KEY_VARIABLE, PORT_VARIABLE, Failed, dumps
+from ._descriptors import above_standard_streams, socket_above_standard_streams
+from ._worker import KEY_VARIABLE, PORT_VARIABLE, Failed, dumps, print_error
 from .errors import RunError
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
@@ -77,9 +78,10 @@ def _listen(ports: range) -> socket.socket:
     why: OSError | None = None
     for port in ports:
         try:
-            return socket.create_server(
+            listener = socket.create_server(
                 ("", port), family=family, backlog=1024, dualstack_ipv6=both
             )
+            return socket_above_standard_streams(listener)
         except OSError as error:
             why = error
     raise RunError(
@@ -227,6 +229,7 @@ def _end_of_this_process() -> Iterator[int]:
     except (AttributeError, OSError):  # the headers of Python's build, or Linux, are before 5.3
         # Children that are forked without exec keep the second one open, too.
         descriptors = list(os.pipe())
+    descriptors = [above_standard_streams(one) for one in descriptors]
     try:
         yield descriptors[0]
     finally:
@@ -273,7 +276,7 @@ def _pass_on(process: subprocess.Popen[bytes]) -> str:
     try:
         for line in process.stderr:
             text = line.decode("utf-8", "replace")
-            sys.stderr.write(text)
+            print_error(text)
             lines = [*lines[-19:], text]
         process.wait()
     except BaseException:

@@ -181,6 +181,45 @@ def test_the_job_ends_with_the_program(number, kill, kernel, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "caller.py"]
 
 
+# --- standard streams -----------------------------------------------------------------------------
+
+PROGRAM_WITHOUT_STREAMS = """
+import os, sys
+import hvd
+
+def work(caller, fails):
+    hvd.init()
+    print("last words", file=sys.stderr, flush=True)
+    if fails:
+        sys.exit(3)
+    files = [f"/proc/{caller}/fd/{number}" for number in range(3)]
+    return [os.readlink(file) for file in files if os.path.lexists(file)]
+
+if __name__ == "__main__":
+    targets, = hvd.run(work, (os.getpid(), False))
+    taken = any(kind in target for kind in ("socket:", "pidfd") for target in targets)
+    try:
+        hvd.run(work, (os.getpid(), True))
+    except hvd.RunError as error:
+        with open(sys.argv[1], "w") as file:
+            print(taken, "last words" in str(error), file=file)
+"""
+
+
+@pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full", "<&- >&- 2>&-"])
+def test_the_program_needs_no_standard_streams(streams, tmp_path):
+    program, result = tmp_path / "program.py", tmp_path / "result"
+    program.write_text(PROGRAM_WITHOUT_STREAMS, encoding="utf-8")
+    command = f'exec "$0" "$@" {streams}'
+    subprocess.run(
+        ["sh", "-c", command, sys.executable, str(program), str(result)],
+        capture_output=True,
+        timeout=LIMIT,
+        check=True,
+    )
+    assert result.read_text(encoding="utf-8") == "False True\n"
+
+
 # --- modules --------------------------------------------------------------------------------------
 
 
