@@ -104,13 +104,20 @@ bool Pending::ready() const {
 
 void Pending::drive_world_until(TimePoint deadline) const {
   const auto world = ready() ? nullptr : world_.lock();
-  // Not one that has been left, nor that of the process that this one was forked from.
+  // Not one that has been left.
   if (world && world == worker::ProcessWorld::instance().world()) {
     world->progress_until([this] { return ready(); }, deadline);
   }
 }
 
+void Pending::check_process() const {
+  if (ready() || starter_ == ::getpid()) return;
+  throw NotInitializedError(
+      "this process was forked from the one that started the work: only that one can wait for it");
+}
+
 void Pending::wait() const {
+  check_process();
   drive_world_until(kNever);
   {
     std::unique_lock lock(mutex_);
@@ -120,6 +127,7 @@ void Pending::wait() const {
 }
 
 bool Pending::wait_until(TimePoint deadline) const {
+  check_process();
   if (Clock::now() < deadline) drive_world_until(deadline);
   {
     std::unique_lock lock(mutex_);
@@ -143,6 +151,7 @@ void Pending::throw_error() const {
 }
 
 void Pending::on_done(std::function<void(std::exception_ptr)> callback) {
+  check_process();
   {
     const std::lock_guard lock(mutex_);
     if (!delivered_) return callbacks_.push_back(std::move(callback));

@@ -8,6 +8,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <sys/types.h>
+#include <unistd.h>
 #include <vector>
 
 #include <hvd/adapter.h>
@@ -52,6 +54,9 @@ class Pending : public std::enable_shared_from_this<Pending> {
   std::vector<Part> take();
 
  private:
+  // Throws NotInitializedError if this process was forked from the one that started the work, and
+  // the work was not done then: the threads that finish it are in the parent alone.
+  void check_process() const;
   // The calling thread drives the world that the work is for, until all are done; it may return
   // earlier.
   void drive_world_until(TimePoint deadline) const;
@@ -60,6 +65,7 @@ class Pending : public std::enable_shared_from_this<Pending> {
   void finish(std::size_t part, const adapter::Completion& completion);
   void call_back();
 
+  const pid_t starter_ = ::getpid();
   std::weak_ptr<runtime::World> world_;  // set before another thread has this
   mutable std::mutex mutex_;
   mutable std::condition_variable finished_;

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdexcept>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
 #include <type_traits>
 #include <unistd.h>
@@ -275,6 +276,42 @@ TEST_F(ApiHandles, ErrorsOfOneCallReachAllWaitersAndTheCallbacks) {
   future.on_done([&](const std::exception_ptr& why) { error = why; });
   EXPECT_NE(error, nullptr);
   EXPECT_TRUE(future.ready());
+}
+
+// The threads that finish the work are in the parent alone.
+TEST_F(ApiHandles, AForkedChildIsRefusedTheWaitForWorkOfItsParent) {
+  std::vector<float> data(2);
+  const auto done = hvd::allreduce_async(data, {.name = "done"});
+  done.wait();
+  const auto gate = hold_back(data);
+  std::vector<float> other(2);
+  auto work = hvd::allgather_async(other, {.name = "other"});
+
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);
+    int refused = 0;
+    const auto call = [&refused](auto of_handle) {
+      try {
+        of_handle();
+      } catch (const hvd::NotInitializedError&) {
+        ++refused;
+      }
+    };
+    call([&] { done.wait(); });
+    call([&] { work.wait(); });
+    call([&] { work.wait_for(std::chrono::milliseconds(1)); });
+    call([&] { work.get(); });
+    call([&] { work.on_done([](const std::exception_ptr&) {}); });
+    ::_exit(refused);
+  }
+
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 4);
+  gate->open();
+  EXPECT_EQ(work.get().elements(), 2);
 }
 
 // ---- threads that end by force ----
