@@ -28,6 +28,7 @@ hvd_test(hvd_base_test
   base/time_text_test.cpp
   base/text_table_test.cpp
   base/thread_group_test.cpp
+  base/unique_fd_test.cpp
   support/watchdog_test.cpp
   base/security/trusted_file_test.cpp
   base/wire_test.cpp

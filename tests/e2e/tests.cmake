@@ -31,6 +31,7 @@ target_link_libraries(hvd_test_steps PUBLIC hvd_test_support)
 
 hvd_test(hvd_e2e_test
   ${e2e}/api_test.cpp
+  ${e2e}/closed_streams_test.cpp
   ${e2e}/compatibility_test.cpp
   ${e2e}/early_end_test.cpp
   ${e2e}/elastic_driver_test.cpp

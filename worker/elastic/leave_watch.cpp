@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/unique_fd.h"
 #include "runtime/core/threads.h"
 
 namespace hvd::worker {
@@ -37,7 +38,7 @@ bool install_leave_handler() {
   struct sigaction before {};
   if (::sigaction(SIGTERM, nullptr, &before) != 0) return false;
   if ((before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) return false;
-  if (told_event < 0) told_event = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (told_event < 0) told_event = UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)).release();
   if (told_event < 0) return false;
   leave_owner = ::getpid();
   struct sigaction ours {};

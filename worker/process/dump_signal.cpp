@@ -7,6 +7,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/unique_fd.h"
+
 namespace hvd::worker {
 namespace {
 
@@ -27,7 +29,7 @@ int install_dump_handler() {
   struct sigaction before {};
   if (::sigaction(SIGUSR1, nullptr, &before) != 0) return -1;
   if ((before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) return -1;
-  dump_descriptor = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  dump_descriptor = UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)).release();
   if (dump_descriptor < 0) return -1;
   dump_owner = ::getpid();
   struct sigaction ours {};

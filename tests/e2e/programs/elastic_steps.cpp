@@ -18,6 +18,7 @@
 //   --verify         looks at every weight whenever a world begins
 //   --orders DIR     does what files there say, see obey()
 //   --grow           the state grows by a page every hundred steps
+//   --closed         closes the standard streams after hvd::init(), and prints in each step
 //   --gpu            the weights and the summed tensors are in the memory of a simulated GPU
 //
 // The step log, a line for each event, MICROSECONDS of the monotonic clock first:
@@ -52,6 +53,7 @@
 #include <hvd/hvd.h>
 #include <hvd/sampler.h>
 
+#include "tests/e2e/programs/closed_streams.h"
 #include "tests/runtime/gpu/host_gpu_program.h"
 
 namespace {
@@ -75,6 +77,7 @@ struct Options {
   bool verify = false;
   bool grow = false;
   bool gpu = false;
+  bool closed = false;
 };
 
 std::int64_t now_us() {
@@ -303,6 +306,7 @@ class Training {
   }
 
   void do_step() {
+    if (options_.closed) hvd::test::print_to_closed_streams();
     obey(options_, step_log_, "step");
     hvd::Sampler sampler = sampler_;
     std::string drawn =
@@ -397,6 +401,8 @@ Options parse(int argc, char** argv) {
       options.grow = true;
     } else if (flag == "--gpu") {
       options.gpu = true;
+    } else if (flag == "--closed") {
+      options.closed = true;
     } else if (i + 1 == argc) {
       throw std::runtime_error(flag + " is unknown, or needs a value");
     } else {
@@ -444,6 +450,7 @@ int main(int argc, char** argv) {
       obey(options, step_log, "init");
       hvd::init();
       step_log.line("init");
+      if (options.closed) hvd::test::close_standard_streams();
       Training(options, step_log).run();
       hvd::shutdown();
       return 0;

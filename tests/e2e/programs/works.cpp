@@ -11,6 +11,8 @@
 //   --return       ... by returning CODE from main(), not by _exit()
 //   --catch CODE   what a collective throws ends the process with CODE, at once
 //   --patient      ... is waited out: it ignores SIGTERM, calls shutdown(), and ends with 7
+//   --print        prints in each step, to standard streams that are closed
+//   --close        closes them after hvd::init()
 //   --fork         a child of it calls hvd::init() after the first step, and says what came of it
 #include <chrono>
 #include <csignal>
@@ -24,6 +26,8 @@
 #include <vector>
 
 #include <hvd/hvd.h>
+
+#include "tests/e2e/programs/closed_streams.h"
 
 namespace {
 
@@ -49,6 +53,8 @@ struct Options {
   int pause_ms = 0;
   bool leave = false;
   bool fork = false;
+  bool print = false;
+  bool close = false;
   bool by_return = false;
   int late_ms = 0;
   bool patient = false;
@@ -59,8 +65,10 @@ struct Options {
 
 int work(const Options& options) {
   hvd::init();
+  if (options.close) hvd::test::close_standard_streams();
   std::vector<std::vector<float>> tensors(options.tensors, std::vector<float>(256));
   for (long step = 0; step != options.steps; ++step) {
+    if (options.print) hvd::test::print_to_closed_streams();
     std::vector<hvd::Handle> handles;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       for (auto& value : tensors[i]) value = static_cast<float>(hvd::rank() + 1);
@@ -112,6 +120,10 @@ int main(int argc, char** argv) {
       options.leave = true;
     } else if (argument == "--fork") {
       options.fork = true;
+    } else if (argument == "--print") {
+      options.print = true;
+    } else if (argument == "--close") {
+      options.close = true;
     } else if (argument == "--pause") {
       options.pause_ms = std::atoi(argv[++i]);
     } else if (argument == "--late") {
