@@ -7,6 +7,9 @@
 namespace hvd::driver {
 namespace {
 
+// Of a request that is no signal: a signal that comes next is another one.
+constexpr TimePoint kLongAgo{};
+
 bool is_ignored(int number) {
   struct sigaction action {};
   ::sigaction(number, nullptr, &action);
@@ -26,23 +29,29 @@ void Signals::handle(std::function<void(int)> handler) {
 }
 
 void Signals::request(int signal_number) {
-  if (!any_came_) raise(signal_number);
+  if (last_ == 0) raise(signal_number, kLongAgo);
 }
 
-void Signals::raise(int signal_number) {
+void Signals::raise(int signal_number, TimePoint now) {
   if (signal_number == SIGHUP && std::exchange(hung_up_, true)) return;
-  const bool may_be_repeated = any_came_ && signal_number != SIGQUIT;
+  const bool may_be_repeated = last_ != 0 && signal_number != SIGQUIT;
   if (may_be_repeated && std::exchange(caller_may_repeat_, false)) return;
-  any_came_ = true;
+  if (is_same_request(signal_number, now)) return;
+  last_ = signal_number;
+  last_came_at_ = now;
   waiting_.push_back(signal_number);
   deliver();
+}
+
+bool Signals::is_same_request(int signal_number, TimePoint now) const {
+  return signal_number == last_ && now - last_came_at_ < kOneRequest;
 }
 
 void Signals::wait() {
   set_.async_wait([this](const boost::system::error_code& error, int signal) {
     if (error) return;
     wait();
-    raise(signal);
+    raise(signal, Clock::now());
   });
 }
 

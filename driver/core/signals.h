@@ -2,6 +2,7 @@
 // For the driver's thread.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <utility>
@@ -9,14 +10,21 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 
+#include "base/clock.h"
+
 namespace hvd::driver {
 
 // The signals that end the job: SIGINT, SIGTERM, SIGQUIT, and SIGHUP unless it was ignored, as with
-// nohup. They are queued until there is a handler. A SIGHUP that comes again is the same one: the
-// kernel and a shell both send it when a terminal is closed. `io` has work as long as this object
-// exists.
+// nohup. They are queued until there is a handler. `io` has work as long as this object exists.
+//
+// A signal that comes again at once is the same request: timeout(1) and batch systems signal a
+// process by itself and then with its group. So is any further SIGHUP: the kernel and a shell both
+// send it when a terminal is closed.
 class Signals {
  public:
+  // Nobody presses Ctrl-C twice within this time.
+  static constexpr std::chrono::milliseconds kOneRequest{200};
+
   explicit Signals(boost::asio::io_context& io);
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
@@ -33,13 +41,15 @@ class Signals {
 
  private:
   void wait();
-  void raise(int signal_number);
+  void raise(int signal_number, TimePoint now);
+  bool is_same_request(int signal_number, TimePoint now) const;
   void deliver();
 
   boost::asio::signal_set set_;
   std::function<void(int)> handler_;
   std::deque<int> waiting_;
-  bool any_came_ = false;
+  int last_ = 0;  // the last one that counted; 0: none has come
+  TimePoint last_came_at_{};
   bool hung_up_ = false;
   bool caller_may_repeat_ = false;
 };

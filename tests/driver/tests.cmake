@@ -59,6 +59,7 @@ hvd_test(hvd_driver_test
   driver/agents/agent_session_state_test.cpp
   driver/agents/outgoing_frames_test.cpp
   driver/core/end_watch_test.cpp
+  driver/core/signals_test.cpp
   driver/host_log_test.cpp
   driver/output_test.cpp
   driver/work/slow_ranks_test.cpp

@@ -60,6 +60,13 @@ void JobTest::expect_ok_alone(const Words& command) {
   EXPECT_EQ(end.out, "ok 0.\n");
 }
 
+void JobTest::signal_until(Process& job, int number, const std::string& said) {
+  EXPECT_TRUE(eventually([&] {
+    job.signal(number);
+    return job.wait_for_error(said, std::chrono::milliseconds(50));
+  })) << job.err();
+}
+
 std::vector<pid_t> JobTest::processes() const { return processes_with_variable(kMark, mark_); }
 
 void JobTest::crash(Process& process) {

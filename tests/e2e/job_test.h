@@ -35,6 +35,10 @@ class JobTest : public testing::Test {
   // `command` without hvdrun, likewise: it is a world of one.
   void expect_ok_alone(const Words& command);
 
+  // Sends the signal until the job has said this on its standard error: one that follows the same
+  // signal too soon has no effect.
+  static void signal_until(Process& job, int number, const std::string& said);
+
   // Every process that descends from a job of this test, hvdrun itself included.
   std::vector<pid_t> processes() const;
   // Ends it with SIGKILL, as a crash would, and waits for that.

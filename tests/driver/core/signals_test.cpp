@@ -1,0 +1,69 @@
+#include "driver/core/signals.h"
+
+#include <csignal>
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "tests/support/process.h"
+
+namespace hvd::driver {
+namespace {
+
+class SignalsThatEndAJob : public testing::Test {
+ protected:
+  SignalsThatEndAJob() {
+    signals_.handle([this](int number) { seen_.push_back(number); });
+  }
+  void get(int number) {
+    ::raise(number);
+    io_.poll();
+  }
+
+  boost::asio::io_context io_{1};
+  Signals signals_{io_};
+  std::vector<int> seen_;
+};
+
+TEST_F(SignalsThatEndAJob, TheSameOneAtOnceIsOneRequest) {
+  for (const int number : {SIGTERM, SIGINT, SIGQUIT}) {
+    get(number);
+    get(number);
+  }
+  EXPECT_EQ(seen_, (std::vector<int>{SIGTERM, SIGINT, SIGQUIT}));
+}
+
+TEST_F(SignalsThatEndAJob, TheSameOneLaterIsAnother) {
+  const TimePoint start = Clock::now();
+  get(SIGINT);
+  EXPECT_TRUE(test::eventually([&] {
+    get(SIGINT);
+    return seen_.size() == 2;
+  }));
+  EXPECT_GE(Clock::now() - start, Signals::kOneRequest);
+}
+
+// An endless row of them is no single request.
+TEST_F(SignalsThatEndAJob, OnlyTheFirstOfARowBeginsTheTime) {
+  EXPECT_TRUE(test::eventually([&] {
+    get(SIGTERM);
+    return seen_.size() == 4;
+  }));
+}
+
+TEST_F(SignalsThatEndAJob, OneThatFollowsARequestOfAnotherKindCounts) {
+  signals_.request(SIGTERM);
+  get(SIGTERM);
+  EXPECT_EQ(seen_, (std::vector<int>{SIGTERM, SIGTERM}));
+}
+
+// The signal that the caller passes on is not counted, and what a person sends then is.
+TEST_F(SignalsThatEndAJob, AfterTheCallersOwnADifferentOneCounts) {
+  signals_.share_with_caller();
+  get(SIGTERM);
+  get(SIGTERM);
+  get(SIGINT);
+  EXPECT_EQ(seen_, (std::vector<int>{SIGTERM, SIGINT}));
+}
+
+}  // namespace
+}  // namespace hvd::driver
