@@ -1,5 +1,6 @@
 #include "rendezvous/standalone.h"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 
@@ -43,8 +44,11 @@ int serve_forever(const StandaloneOptions& options) {
     server.stop();
     io.stop();
   });
+  // A service whose port nobody knows is of no use.
   std::printf("rendezvous ready at http://%s\n", server.address().to_string().c_str());
-  std::fflush(stdout);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return fail(Status::from_errno("write to standard output", errno));
+  }
   io.run();
   return 0;
 }

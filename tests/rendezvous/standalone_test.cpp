@@ -90,5 +90,16 @@ TEST(Standalone, SaysWhyItCannotStart) {
   EXPECT_NE(ended.err.find(address->to_string()), std::string::npos) << ended.err;
 }
 
+// Nobody could learn its port.
+TEST(Standalone, EndsIfItCannotSayWhereItServes) {
+  const TemporaryDirectory directory;
+  const auto ended = hvd::test::run({"sh", "-c", "exec \"$0\" \"$@\" >/dev/full",
+                                     binary("hvd_rendezvous_standalone"), "127.0.0.1:0",
+                                     directory.path() / "token"});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_NE(ended.err.find("write to standard output: No space left on device"), std::string::npos)
+      << ended.err;
+}
+
 }  // namespace
 }  // namespace hvd::rendezvous
