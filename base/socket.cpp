@@ -224,7 +224,7 @@ Result<Frame> receive_frame(int fd, FrameDecoder& decoder, TimePoint deadline) {
     HVD_RETURN_IF_ERROR(frame.status());
     if (frame->has_value()) return std::move(**frame);
     HVD_RETURN_IF_ERROR(wait_for(fd, POLLIN, deadline).with_context("receive"));
-    std::array<char, 65536> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+    std::array<char, 16384> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
     const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (got == 0) return Status(Code::unavailable, "the other side closed the connection");
     if (got > 0) {

@@ -9,7 +9,7 @@
 namespace hvd::agent {
 
 Status DriverLink::receive() {
-  std::array<char, 65536> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  std::array<char, 16384> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   const ssize_t got = ::read(in_.get(), buffer.data(), buffer.size());
   if (got > 0) {
     decoder_.feed({buffer.data(), static_cast<std::size_t>(got)});

@@ -95,6 +95,12 @@ TEST_F(RobustnessTest, RubbishOnAWorkersPortsNeverHangsTheJob) {
   EXPECT_FALSE(end.err.empty());
 }
 
+TEST_F(RobustnessTest, ASmallStackIsEnoughForTheAgent) {
+  const ExitStatus end = run({"sh", "-c", "ulimit -s 64; exec \"$0\" -np 2 true", binary("hvdrun")},
+                             {.environment = {{"HVD_E2E_MARK", mark()}}});
+  EXPECT_EQ(end.code, 0) << end.err;
+}
+
 TEST_F(RobustnessTest, AFullDiskIsAnErrorThatNamesTheFile) {
   const auto folder = directory() / "logs";
   std::filesystem::create_directories(folder / "rank.0");
