@@ -53,7 +53,14 @@ void end_a_run_with_an_unread_signal() {
   ::_exit(0);
 }
 
-TEST(LeaveWatch, ASignalThatIsUnreadAtTheEndOfTheRunEndsTheProgram) {
+// In a program of their own, which has no events and threads of other tests.
+class LeaveWatchAtTheEnd : public testing::Test {
+ protected:
+  LeaveWatchAtTheEnd() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  ~LeaveWatchAtTheEnd() override { GTEST_FLAG_SET(death_test_style, "fast"); }
+};
+
+TEST_F(LeaveWatchAtTheEnd, ASignalThatIsUnreadAtTheEndOfTheRunEndsTheProgram) {
   EXPECT_EXIT(end_a_run_with_an_unread_signal(), testing::KilledBySignal(SIGTERM), "");
 }
 
@@ -65,7 +72,7 @@ void set_a_handler_during_a_run() {
   ::raise(SIGTERM);
 }
 
-TEST(LeaveWatch, AHandlerThatTheProgramSetsDuringTheRunStays) {
+TEST_F(LeaveWatchAtTheEnd, AHandlerThatTheProgramSetsDuringTheRunStays) {
   EXPECT_EXIT(set_a_handler_during_a_run(), testing::ExitedWithCode(3), "");
 }
 
