@@ -25,7 +25,15 @@ class SuspendTest : public ElasticJobTest {
     return job.wait();
   }
 
+  // After steps that follow all those in the step logs.
+  int suspend_after_steps(Process& job) {
+    step_logs().read();
+    EXPECT_TRUE(step_logs().wait_for_steps_more(5)) << job.err();
+    return suspend(job).code;
+  }
+
   const std::string state_file_ = (directory() / "state").string();
+  const std::string lock_file_ = state_file_ + ".lock";
 };
 
 TEST_F(SuspendTest, TheSameCommandGoesOnFromTheCommitAtWhichAllLeft) {
@@ -47,6 +55,7 @@ TEST_F(SuspendTest, TheSameCommandGoesOnFromTheCommitAtWhichAllLeft) {
   finish(second);
   EXPECT_EQ(step_logs().steps_done_again(), 0);
   EXPECT_FALSE(std::filesystem::exists(state_file_)) << "it would mislead the next job";
+  EXPECT_FALSE(std::filesystem::exists(lock_file_));
 }
 
 TEST_F(SuspendTest, AStateThatIsOnlyMarkedIsKeptToo) {
@@ -131,7 +140,7 @@ TEST_F(SuspendTest, AStateThatCannotBeKeptIsAnErrorThatNamesTheFile) {
   std::filesystem::create_directory(folder);
   Process& job = start_training({"-np", "2", "--min-np", "1", "--state-file", nowhere});
   ASSERT_TRUE(step_logs().wait_for_step(5)) << job.err();
-  std::filesystem::remove(folder);
+  std::filesystem::remove_all(folder);
   const ExitStatus end = suspend(job);
   EXPECT_NE(end.code, 0);
   EXPECT_NE(end.code, kSuspended) << end.err;
@@ -149,6 +158,47 @@ TEST_F(SuspendTest, AJobWhoseStateCannotBeKeptDoesNotBegin) {
             std::string::npos)
       << end.err;
   EXPECT_NE(end.err.find("No such file or directory"), std::string::npos) << end.err;
+}
+
+// ---- two jobs with one file ----
+
+TEST_F(SuspendTest, AFileThatAnotherJobUsesIsRefusedUntilThatJobHasEnded) {
+  Process& first = train({"-np", "2", "--min-np", "1"});
+  ASSERT_TRUE(step_logs().wait_for_step(5)) << first.err();
+  const ExitStatus refused = train({"-np", "2", "--min-np", "1"}).wait();
+  EXPECT_EQ(refused.code, 1) << refused.err;
+  EXPECT_NE(refused.err.find(cat("keep the state in ", state_file_, ": it is in use by job ")),
+            std::string::npos)
+      << refused.err;
+
+  EXPECT_EQ(suspend(first).code, kSuspended) << first.err();
+  EXPECT_TRUE(std::filesystem::exists(state_file_));
+  EXPECT_FALSE(std::filesystem::exists(lock_file_));
+  Process& next = train({"-np", "2", "--min-np", "1"});
+  EXPECT_EQ(suspend_after_steps(next), kSuspended) << next.err();
+}
+
+// Another rank 0 takes the lock, and is not hindered by that of its own job.
+TEST_F(SuspendTest, AJobKeepsItsFileWhenRank0Dies) {
+  Process& first = train({"-np", "2", "--min-np", "1"});
+  ASSERT_TRUE(step_logs().wait_for_step(5)) << first.err();
+  kill_rank(0);
+  step_logs().read();
+  ASSERT_TRUE(step_logs().wait_for_steps_more(5)) << first.err();
+  EXPECT_EQ(train({"-np", "1", "--min-np", "1"}).wait().code, 1);
+  EXPECT_EQ(suspend(first).code, kSuspended) << first.err();
+  EXPECT_FALSE(std::filesystem::exists(lock_file_));
+}
+
+TEST_F(SuspendTest, AJobThatWasKilledLeavesNoObstacle) {
+  Process& first = train({"-np", "1", "--min-np", "1"});
+  ASSERT_TRUE(step_logs().wait_for_step(5)) << first.err();
+  crash(first);
+  expect_nobody_left("kill -9 of hvdrun");
+  EXPECT_TRUE(std::filesystem::exists(lock_file_));
+  Process& second = train({"-np", "1", "--min-np", "1"});
+  EXPECT_EQ(suspend_after_steps(second), kSuspended) << second.err();
+  EXPECT_FALSE(std::filesystem::exists(lock_file_));
 }
 
 // Each is refused, and stays as it is.
@@ -179,6 +229,7 @@ TEST_F(SuspendTest, AFileThatIsNoStateOfThisProgramIsRefused) {
         << end.err;
     EXPECT_NE(end.err.find(one.said), std::string::npos) << end.err;
     EXPECT_EQ(read_file(state_file_), one.content);
+    EXPECT_FALSE(std::filesystem::exists(lock_file_));
   }
 }
 

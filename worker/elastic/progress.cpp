@@ -93,9 +93,10 @@ Failure Progress::take_beginning(CommitProtocol& protocol, const CommitId& id) {
     return {};
   }
 
-  Status read = gives ? read_saved_state(state_file_, store_) : Status();
+  Status read = gives ? read_state() : Status();
   const bool is_there = read.ok();
   if (read.code() == Code::not_found) read = {};
+  if (!read.ok()) state_lock_.release();
   if (auto told = agree(protocol.channel(), read); !told.ok()) return told;
   if (!gives) return {};
   if (is_there) {
@@ -107,19 +108,43 @@ Failure Progress::take_beginning(CommitProtocol& protocol, const CommitId& id) {
   return {};
 }
 
+Status Progress::read_state() {
+  HVD_RETURN_IF_ERROR(state_lock_.take());
+  return read_saved_state(state_file_, store_);
+}
+
+void Progress::keep_lock() {
+  const Status taken = state_lock_.take();
+  if (taken.ok() || std::exchange(lock_is_lost_, true)) return;
+  HVD_LOG(warning, "this job cannot " << taken.message());
+}
+
+Status Progress::keep_state() {
+  HVD_RETURN_IF_ERROR(state_lock_.take());
+  return save_state(state_file_, store_);
+}
+
+Status Progress::remove_state() {
+  if (state_file_.empty()) return {};
+  HVD_RETURN_IF_ERROR(state_lock_.take());
+  return remove_saved_state(state_file_);
+}
+
 Failure Progress::suspend(CommitProtocol& protocol) {
   if (state_file_.empty()) return {};
   StateChannel& channel = protocol.channel();
   const bool keeps = channel.rank() == 0;
-  if (auto told = agree(channel, keeps ? save_state(state_file_, store_) : Status()); !told.ok()) {
+  if (auto told = agree(channel, keeps ? keep_state() : Status()); !told.ok()) {
     return told;
   }
   // All ranks stay until all of them know.
   (void)channel.barrier("suspended");
+  state_lock_.release();
   return {};
 }
 
 Failure Progress::commit(CommitProtocol& protocol, const Proposal& proposal, std::string& next) {
+  if (protocol.channel().rank() == 0) keep_lock();
   Prepared prepared;
   if (store_.mode() == elastic::CommitMode::copy) {
     prepared.id = store_.next();
@@ -154,12 +179,12 @@ Failure Progress::sync(CommitProtocol& protocol) {
 
 Failure Progress::finish(CommitProtocol& protocol) {
   const auto remove_state_file = [this] {
-    if (state_file_.empty()) return;
-    if (const Status removed = remove_saved_state(state_file_); !removed.ok()) {
+    if (const Status removed = remove_state(); !removed.ok()) {
       HVD_LOG(warning, "at the end: " << removed.message());
     }
   };
   if (auto finished = protocol.finish(remove_state_file); !finished.ok()) return finished;
+  state_lock_.release();
   forget();
   return {};
 }

@@ -14,6 +14,7 @@
 #include <hvd/elastic.h>
 
 #include "worker/elastic/commit_protocol.h"
+#include "worker/elastic/state_lock.h"
 #include "worker/elastic/store.h"
 #include "worker/process/entry_timer.h"
 
@@ -22,12 +23,14 @@ namespace hvd::worker {
 class Progress {
  public:
   // `device`: but for the stream, which the program says.
-  // `state_file`: where the state of a suspended job is; empty: it is kept nowhere.
+  // `state_file`: where the state of a suspended job is; empty: it is kept nowhere. `job`: the id
+  // of this job, for the lock on that file.
   explicit Progress(elastic::StateOptions options, DeviceOptions device = {},
-                    std::string state_file = {})
+                    std::string state_file = {}, std::string job = {})
       : options_(std::move(options)),
         store_(options_.mode, in_stream_of(options_, std::move(device))),
-        state_file_(std::move(state_file)) {}
+        state_file_(std::move(state_file)),
+        state_lock_(state_file_, std::move(job)) {}
 
   Store& store() { return store_; }
   bool has_begun() const { return generation_ != 0; }
@@ -63,10 +66,18 @@ class Progress {
                                EntryTimer* timer);
   // All begin with what rank 0 has: a state in the file, else what its program made.
   runtime::Failure take_beginning(CommitProtocol& protocol, const CommitId& id);
+  // Rank 0's part, with the lock on the state file.
+  Status read_state();
+  Status keep_state();
+  Status remove_state();
+  // The rank 0 that had the lock may be gone.
+  void keep_lock();
 
   elastic::StateOptions options_;
   Store store_;
   std::string state_file_;
+  StateLock state_lock_;
+  bool lock_is_lost_ = false;  // another job has it
   std::uint64_t generation_ = 0;
   bool lost_ = false;
   RunStatus run_status_ = RunStatus::goes_on;

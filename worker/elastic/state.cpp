@@ -50,7 +50,8 @@ std::string proposal() {
 }  // namespace
 
 StateImpl::StateImpl(StateOptions options)
-    : progress_(std::move(options), device_options(), state_file()) {}
+    : progress_(std::move(options), device_options(), state_file(),
+                process_environment()("HVD_JOB_ID").value_or("")) {}
 
 template <typename Object>
 void StateImpl::add(const std::string& name, Object object) {

@@ -17,6 +17,7 @@ hvd_test(hvd_elastic_test
   worker/process/membership_test.cpp
   worker/elastic/progress_test.cpp
   worker/elastic/saved_state_test.cpp
+  worker/elastic/state_lock_test.cpp
   worker/process/set_table_test.cpp
   worker/process/settings_test.cpp
   worker/elastic/store_test.cpp
