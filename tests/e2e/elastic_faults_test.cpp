@@ -203,7 +203,7 @@ TEST_F(ElasticFaultsTest, ADiscoveryScriptThatFailsAtFirstEndsTheJobWithItsMessa
   const auto script = discovery_script("localhost:2\n");
   for (const auto& [content, said] : std::vector<std::pair<std::string, std::string>>{
            {"echo no idea >&2; exit 4", "no idea"},
-           {"echo 'what: is this?'", "names no hosts: line 1"},
+           {"echo 'what: is this?'", "an invalid list of hosts: line 1"},
            {"exec sleep 1000", "500 ms"}}) {
     discover_by(content);
     const auto end = run_job(
