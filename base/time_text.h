@@ -7,8 +7,9 @@
 
 namespace hvd {
 
-// "5 s", "0.3 s". Rounded up to tenths, as is right for limits; a time that was measured is rounded
-// by the caller.
-std::string seconds_text(Duration time);
+// "5 s", "0.3 s". Rounded up to tenths, as is right for limits.
+std::string seconds_text(Duration limit);
+// The same of a time that was measured: rounded to the nearest tenth, and never negative.
+std::string measured_text(Duration time);
 
 }  // namespace hvd

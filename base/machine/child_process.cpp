@@ -1,9 +1,11 @@
 #include "base/machine/child_process.h"
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <mutex>
 #include <set>
+#include <shared_mutex>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -16,8 +18,12 @@
 namespace hvd {
 namespace {
 
+// A start may take long: until the child's program is found, on a file system that does not answer.
+constexpr std::chrono::milliseconds kStartTimeout{100};
+
 struct OwnedChildren {
-  std::mutex mutex;  // held while a child is started, and while it is reaped
+  std::shared_timed_mutex starting;  // shared by all starts that are under way
+  std::mutex mutex;                  // of what follows; held while a child is reaped, too
   std::set<pid_t> pids;
 };
 
@@ -31,9 +37,10 @@ OwnedChildren& owned_children() {
 
 Result<ChildProcess> ChildProcess::start(const std::function<Result<pid_t>()>& spawn) {
   OwnedChildren& owned = owned_children();
-  const std::scoped_lock lock(owned.mutex);
+  const std::shared_lock starting(owned.starting);
   const auto pid = spawn();
   if (!pid.ok()) return pid.status();
+  const std::scoped_lock lock(owned.mutex);
   owned.pids.insert(*pid);
   ChildProcess child;
   child.pid_ = *pid;
@@ -83,6 +90,9 @@ void ChildProcess::disown() {
 
 std::vector<pid_t> children_without_owner() {
   OwnedChildren& owned = owned_children();
+  // A child that is being started has no owner yet.
+  const std::unique_lock none_starts(owned.starting, kStartTimeout);
+  if (!none_starts) return {};
   const std::scoped_lock lock(owned.mutex);
   std::vector<pid_t> children;
   const pid_t self = ::getpid();

@@ -41,7 +41,8 @@ class ChildProcess {
   pid_t pid_ = -1;
 };
 
-// The children of this process that no ChildProcess owns.
+// The children of this process that no ChildProcess owns. None while a start hangs, since the child
+// that it makes could not be told from these.
 std::vector<pid_t> children_without_owner();
 
 }  // namespace hvd

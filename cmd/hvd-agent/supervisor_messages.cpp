@@ -248,7 +248,7 @@ Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
   }
 
   if (ran_out < now && !by_wish) {
-    problem(cat("the workers on ", host_name(), " were frozen for ", seconds_text(now - ran_out),
+    problem(cat("the workers on ", host_name(), " were frozen for ", measured_text(now - ran_out),
                 by_driver ? ": hvdrun was stopped" : ": the link was silent"));
   }
   return {};

@@ -131,11 +131,11 @@ std::uint64_t StreamWriter::unread() {
 }
 
 void StreamWriter::run() {
-  // A reader that went away is an error of write(), not the end of hvdrun.
-  sigset_t pipe_signal;
-  sigemptyset(&pipe_signal);
-  sigaddset(&pipe_signal, SIGPIPE);
-  ::pthread_sigmask(SIG_BLOCK, &pipe_signal, nullptr);
+  // A job in the background stops when its terminal wants that (stty tostop).
+  sigset_t by_terminal;
+  sigemptyset(&by_terminal);
+  sigaddset(&by_terminal, SIGTTOU);
+  ::pthread_sigmask(SIG_UNBLOCK, &by_terminal, nullptr);
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     if (failed_ || (queue_.empty() && dropped_ == 0 && !has_live_line_to_draw())) {

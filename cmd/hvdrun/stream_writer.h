@@ -48,7 +48,7 @@ struct StreamWriterOptions {
 class StreamWriter {
  public:
   // The caller keeps `fd` and must not close it before this ends. It is not set non-blocking, since
-  // other processes may share it. Throws if there is no thread to be had.
+  // other processes may share it. Throws std::runtime_error if the system gives no thread.
   StreamWriter(int fd, StreamWriterOptions options);
   ~StreamWriter();  // drops what has not been written
   StreamWriter(const StreamWriter&) = delete;

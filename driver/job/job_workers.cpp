@@ -238,7 +238,7 @@ void Job::on_worker_deadlines() {
       // way.
       broken(worker.host, cat("it did not start ", name, " within ",
                               seconds_text(options_.start_timeout), " (--start-timeout)"));
-    } else if (!worker.leaves.empty()) {
+    } else if (!worker.leaves.empty() && worker.state != WorkerState::done) {
       stop_waiting_for(index);
     }
   }

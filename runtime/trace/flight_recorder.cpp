@@ -101,14 +101,14 @@ FlightDigest flight_digest(const Views& operations, Nanoseconds now) {
     }
     if (++in_flight > kInSummary) continue;
     const std::string text = cat(named(operation), ' ', state_of(operation), " for ",
-                                 seconds_text(std::chrono::nanoseconds(now - since(operation))));
+                                 measured_text(std::chrono::nanoseconds(now - since(operation))));
     words.in_flight = in_flight == 1 ? text : cat(words.in_flight, ", ", text);
   }
 
   if (in_flight > kInSummary) words.in_flight += cat(", and ", in_flight - kInSummary, " more");
   if (last != nullptr) {
     words.last = cat(named(*last), ", ", state_of(*last), ' ',
-                     seconds_text(std::chrono::nanoseconds(now - last->ended)), " ago");
+                     measured_text(std::chrono::nanoseconds(now - last->ended)), " ago");
   }
 
   return words;

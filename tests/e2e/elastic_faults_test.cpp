@@ -204,7 +204,7 @@ TEST_F(ElasticFaultsTest, ADiscoveryScriptThatFailsAtFirstEndsTheJobWithItsMessa
   for (const auto& [content, said] : std::vector<std::pair<std::string, std::string>>{
            {"echo no idea >&2; exit 4", "no idea"},
            {"echo 'what: is this?'", "an invalid list of hosts: line 1"},
-           {"exec sleep 1000", "500 ms"}}) {
+           {"exec sleep 1000", "did not end within 0.5 s"}}) {
     discover_by(content);
     const auto end = run_job(
         {"--host-discovery-script", script, "--discovery-timeout", "0.5", binary("elastic_steps")});

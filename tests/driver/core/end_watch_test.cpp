@@ -32,19 +32,19 @@ void make_readable(int fd) {
 TEST(EndWatch, TellsTheEndOfAProcessOnce) {
   asio::io_context io;
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  const auto pid = spawn_in_session({"sleep", "1000"}, {.input = null.get(), .output = null.get()});
-  ASSERT_TRUE(pid.ok()) << pid.status().to_string();
-  auto watched = watch_child(*pid);
+  auto child = spawn_in_session({"sleep", "1000"}, {.input = null.get(), .output = null.get()});
+  ASSERT_TRUE(child.ok()) << child.status().to_string();
+  auto watched = watch_child(child->pid());
   ASSERT_TRUE(watched.ok()) << watched.status().to_string();
   int ends = 0;
   const EndWatch watch(io, std::move(*watched), [&ends] { ++ends; });
 
   io.poll();
   EXPECT_EQ(ends, 0);
-  ::kill(*pid, SIGKILL);
+  child->signal(SIGKILL);
   io.run();
   EXPECT_EQ(ends, 1);
-  EXPECT_EQ(::waitpid(*pid, nullptr, WNOHANG), *pid);
+  EXPECT_EQ(end_text(child->wait()), "was killed by SIGKILL (signal 9)");
 }
 
 TEST(EndWatch, SaysNothingOnceItIsDestroyed) {
