@@ -25,11 +25,16 @@ class SignalsThatEndAJob : public testing::Test {
 };
 
 TEST_F(SignalsThatEndAJob, TheSameOneAtOnceIsOneRequest) {
-  for (const int number : {SIGTERM, SIGINT, SIGQUIT}) {
-    get(number);
-    get(number);
-  }
-  EXPECT_EQ(seen_, (std::vector<int>{SIGTERM, SIGINT, SIGQUIT}));
+  // On a busy machine the second one may come too late to be the same: all are sent again then.
+  const std::vector<int> all{SIGTERM, SIGINT, SIGQUIT};
+  EXPECT_TRUE(test::eventually([&] {
+    seen_.clear();
+    for (const int number : all) {
+      get(number);
+      get(number);
+    }
+    return seen_ == all;
+  }));
 }
 
 TEST_F(SignalsThatEndAJob, TheSameOneLaterIsAnother) {
