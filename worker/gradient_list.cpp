@@ -11,12 +11,20 @@ namespace hvd::worker {
 void Gradient::forget_step() {
   passes = 0;
   complete = false;
+  left_out = false;
   events.clear();
   gathering.reset();
   indices = {};
   values = {};
   // The old ones may still be read.
   if (sparse) rows = std::make_shared<SparseRows>(tensor.shape, tensor.type);
+}
+
+void Gradient::forget_rows() {
+  auto shape = tensor.shape;
+  shape[0] = 0;
+  indices = Tensor({0}, DataType::int64);
+  values = Tensor(std::move(shape), tensor.type);
 }
 
 GradientList::GradientList(GradientReducerOptions options) : options_(std::move(options)) {
@@ -65,13 +73,9 @@ void GradientList::check_tensor(const Gradient& gradient) const {
     refuse_gradient(status.message());
   }
 
-  if (!gradient.as_rows && tensor.data == nullptr && tensor.elements() != 0) {
-    refuse_gradient("\"", gradient.name, "\" has ", tensor.elements(),
-                    " elements, but no memory (data is null)");
-  }
-
   if (!gradient.sparse) {
-    if (tensor.device.is_host() || options_.fill_zeros) return;
+    // Without memory of its own each ready() names some, also where zeros are wanted.
+    if (tensor.device.is_host() || options_.fill_zeros || tensor.data == nullptr) return;
     refuse_gradient("\"", gradient.name,
                     "\" does not lie in the memory of the host: that needs fill_zeros");
   }
@@ -84,6 +88,28 @@ void GradientList::check_tensor(const Gradient& gradient) const {
     refuse_gradient("\"", gradient.name, "\": rows can be averaged or added; ",
                     runtime::op_name(options_.op), " needs sparse_as_dense");
   }
+}
+
+void GradientList::check_memory(const Gradient& gradient) const {
+  const auto& tensor = gradient.tensor;
+  if (gradient.as_rows || tensor.data != nullptr || tensor.elements() == 0) return;
+  refuse_gradient("\"", gradient.name, "\" has ", tensor.elements(),
+                  " elements, but no memory (data is null)");
+}
+
+void GradientList::move(Gradient& gradient, const TensorView& tensor) const {
+  const auto& before = gradient.tensor;
+  const bool is_alike =
+      tensor.type == before.type && tensor.shape == before.shape && tensor.device == before.device;
+  if (!is_alike) {
+    Gradient moved{.name = gradient.name,
+                   .tensor = tensor,
+                   .sparse = gradient.sparse,
+                   .as_rows = gradient.as_rows};
+    moved.tensor.data = nullptr;
+    check_tensor(moved);
+  }
+  gradient.tensor = tensor;
 }
 
 std::size_t GradientList::add(std::string name, const TensorView& tensor, bool sparse) {

@@ -30,6 +30,7 @@ struct Gradient {
   // Of this step:
   int passes = 0;
   bool complete = false;  // sent, or waits for others
+  bool left_out = false;  // no rank has it
   std::vector<std::shared_ptr<ReadyEvent>> events = {};
   std::shared_ptr<SparseRows> rows = {};            // of a sparse one; never null then
   std::shared_ptr<detail::Pending> gathering = {};  // of rows that have been sent
@@ -37,6 +38,7 @@ struct Gradient {
   Tensor values = {};
 
   void forget_step();
+  void forget_rows();  // those of all ranks are none
 };
 
 struct GradientGroup {
@@ -61,6 +63,10 @@ class GradientList {
   // Nothing can be added from now on; forms the groups: the same on all ranks that added alike.
   void close();
   void forget_step();
+  // The gradient lies there now. Throws InvalidArgumentError if that cannot be reduced.
+  void move(Gradient& gradient, const TensorView& tensor) const;
+  // Throws InvalidArgumentError if a gradient that is about to be sent has none.
+  void check_memory(const Gradient& gradient) const;
 
   std::size_t index_of(std::string_view name) const;
   Gradient& at(std::size_t index);

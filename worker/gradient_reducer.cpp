@@ -1,14 +1,18 @@
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include <hvd/error.h>
 #include <hvd/gradient_reducer.h>
 #include <hvd/types.h>
 
+#include "base/clock.h"
 #include "base/forced_unwind.h"
 #include "runtime/core/arithmetic.h"
 #include "worker/gradient_list.h"
@@ -51,6 +55,18 @@ class AllReady final : public ReadyEvent {
   std::vector<std::shared_ptr<ReadyEvent>> events_;
 };
 
+// How far a step has come.
+//
+//   collecting  ready() takes gradients, and sends those that are complete
+//   agreeing    the ranks tell each other what they have
+//   filling     this rank knows what it lacks: ready() takes that
+//   reducing    all is sent
+//   synchronized
+enum class Step { collecting, agreeing, filling, reducing, synchronized };
+
+// Which gradients a rank has. Kept alive by the collective that makes them those of all ranks.
+using Flags = std::vector<std::uint8_t>;
+
 }  // namespace
 
 class GradientReducer::Impl {
@@ -60,10 +76,14 @@ class GradientReducer::Impl {
   std::size_t add(std::string name, const TensorView& gradient, bool sparse);
   std::size_t size() const;
   std::size_t index_of(std::string_view name) const;
-  void ready(std::size_t index, const std::shared_ptr<ReadyEvent>& event,
+  // Null: the memory that was named before; the gradient is not one of rows.
+  void ready(std::size_t index, const TensorView* where, const std::shared_ptr<ReadyEvent>& event,
              const SparseGradient* rows);
-  void synchronize();
+  bool missing_until(TimePoint deadline, std::vector<std::size_t>& indices);
+  bool synchronize_until(TimePoint deadline);
   bool synchronized() const;
+  bool present(std::size_t index) const;
+  bool in_flight() const;
   SparseGradient reduced(std::size_t index) const;
   void next_step(bool zero);
   void rebind(std::size_t index, void* data);
@@ -72,14 +92,20 @@ class GradientReducer::Impl {
   void reset();
 
  private:
-  enum class Step { collecting, synchronizing, synchronized };
+  using Lock = std::unique_lock<std::mutex>;
+  class Turn;
 
   // All below: under mutex_.
   const GradientReducerOptions& options() const { return list_.options(); }
   void begin_next_step(std::string_view call);
+  void check_is_wanted(const Gradient& gradient) const;
   void zero(const Gradient& gradient) const;
   void complete(std::size_t index);
+  void leave_out(std::size_t index);
+  void begin_agreement();
+  bool agree_until(TimePoint deadline, Lock& lock);
   void send_missing();
+  bool reduce_until(TimePoint deadline, Lock& lock);
   void send_deferred();
   void send_with_group(std::size_t index);
   void send(Gradient& gradient);
@@ -87,15 +113,20 @@ class GradientReducer::Impl {
   void send(const GradientGroup& group);
   Submission submission_of(Gradient& gradient) const;
   void collect_rows();
+  void keep_first_error();
   void forget_step();
 
   mutable std::mutex mutex_;
   GradientList list_;
   int passes_;
   Step step_ = Step::collecting;
+  bool has_caller_ = false;           // a thread waits for the step
   std::size_t complete_ = 0;          // gradients in this step
   std::deque<std::size_t> deferred_;  // complete with their groups, and not sent yet
+  std::shared_ptr<Flags> flags_;      // of this rank until the agreement, then of all ranks
+  std::shared_ptr<Pending> agreement_;
   std::vector<std::shared_ptr<Pending>> in_flight_;
+  std::exception_ptr error_;  // the first of this step
 };
 
 GradientReducer::Impl::Impl(GradientReducerOptions options)
@@ -116,22 +147,31 @@ std::size_t GradientReducer::Impl::index_of(std::string_view name) const {
   return list_.index_of(name);
 }
 
-void GradientReducer::Impl::ready(std::size_t index, const std::shared_ptr<ReadyEvent>& event,
+void GradientReducer::Impl::check_is_wanted(const Gradient& gradient) const {
+  if (step_ == Step::agreeing || step_ == Step::reducing) {
+    refuse_gradient("\"", gradient.name, "\" is ready while synchronize() has not returned");
+  }
+  if (step_ == Step::synchronized || !gradient.complete) return;
+  if (step_ == Step::filling) {
+    refuse_gradient("\"", gradient.name, "\" is not one that other ranks have and this one lacks");
+  }
+  refuse_gradient("\"", gradient.name, "\" is ready for the ", passes_ + 1,
+                  ". time in one step, of which backward_passes_per_step allows ", passes_,
+                  ": synchronize() comes first");
+}
+
+void GradientReducer::Impl::ready(std::size_t index, const TensorView* where,
+                                  const std::shared_ptr<ReadyEvent>& event,
                                   const SparseGradient* rows) {
   const std::lock_guard lock(mutex_);
   auto& gradient = list_.at(index);
-  if (step_ == Step::synchronizing) {
-    refuse_gradient("\"", gradient.name, "\" is ready while synchronize() has not returned");
-  }
+  check_is_wanted(gradient);
   if ((rows != nullptr) != gradient.sparse) {
     refuse_gradient("\"", gradient.name, "\" was added as a ", gradient.sparse ? "sparse" : "dense",
                     " gradient");
   }
-  if (step_ == Step::collecting && gradient.complete) {
-    refuse_gradient("\"", gradient.name, "\" is ready for the ", passes_ + 1,
-                    ". time in one step, of which backward_passes_per_step allows ", passes_,
-                    ": synchronize() comes first");
-  }
+  if (where != nullptr) list_.move(gradient, *where);
+  list_.check_memory(gradient);
 
   list_.close();
   const bool first_of_step = step_ == Step::synchronized;
@@ -148,9 +188,9 @@ void GradientReducer::Impl::ready(std::size_t index, const std::shared_ptr<Ready
     forget_step();
   }
 
-  step_ = Step::collecting;
   if (event) gradient.events.push_back(event);
-  if (++gradient.passes < passes_) return;
+  // What the other ranks have sent already waits for no further pass.
+  if (++gradient.passes < passes_ && step_ != Step::filling) return;
 
   try {
     complete(index);
@@ -183,6 +223,22 @@ void GradientReducer::Impl::complete(std::size_t index) {
   ++complete_;
 }
 
+// No rank has it. Its group may have waited for it alone.
+void GradientReducer::Impl::leave_out(std::size_t index) {
+  auto& gradient = list_.at(index);
+  gradient.left_out = true;
+  gradient.complete = true;
+  // That of a sparse one holds what rows add up to.
+  if (gradient.as_rows) {
+    gradient.forget_rows();
+  } else if (gradient.sparse) {
+    zero(gradient);
+  }
+  ++complete_;
+  if (gradient.group == worker::kNoGroup) return;
+  if (--list_.group(gradient.group).incomplete == 0) deferred_.push_back(index);
+}
+
 void GradientReducer::Impl::send_deferred() {
   for (; !deferred_.empty(); deferred_.pop_front()) send_with_group(deferred_.front());
 }
@@ -196,7 +252,7 @@ void GradientReducer::Impl::send_with_group(std::size_t index) {
     return;
   }
   const auto& group = list_.group(gradient.group);
-  send(group);
+  send(group);  // nothing of one that no rank has
   for (const auto member : group.members) list_.all()[member].events.clear();
 }
 
@@ -241,7 +297,11 @@ void GradientReducer::Impl::send(Gradient& gradient) {
 void GradientReducer::Impl::send(const GradientGroup& group) {
   std::vector<Submission> works;
   works.reserve(group.members.size());
-  for (const auto member : group.members) works.push_back(submission_of(list_.all()[member]));
+  for (const auto member : group.members) {
+    auto& gradient = list_.all()[member];
+    if (!gradient.left_out) works.push_back(submission_of(gradient));
+  }
+  if (works.empty()) return;
   in_flight_.push_back(
       worker::start_group(std::move(works), group.name, "grouped_allreduce", Room::given));
 }
@@ -264,12 +324,6 @@ void GradientReducer::Impl::send_rows(Gradient& gradient) {
   gradient.gathering = std::move(pending);
 }
 
-void GradientReducer::Impl::send_missing() {
-  for (std::size_t i = 0; i < list_.all().size(); ++i) {
-    if (!list_.all()[i].complete) complete(i);
-  }
-}
-
 void GradientReducer::Impl::collect_rows() {
   for (auto& gradient : list_.all()) {
     if (!gradient.gathering) continue;
@@ -287,57 +341,177 @@ void GradientReducer::Impl::collect_rows() {
   }
 }
 
-void GradientReducer::Impl::synchronize() {
-  std::unique_lock lock(mutex_);
-  if (step_ == Step::synchronizing) refuse_gradient("another thread is in synchronize()");
+// --- the end of a step ---
+
+// A thread that brings the step to its end, the only one at a time.
+class GradientReducer::Impl::Turn {
+ public:
+  explicit Turn(Impl& reducer) : reducer_(reducer), lock_(reducer.mutex_) {
+    if (reducer.has_caller_) refuse_gradient("another thread is in synchronize()");
+    reducer.has_caller_ = true;
+  }
+  ~Turn() {
+    if (!lock_.owns_lock()) lock_.lock();
+    reducer_.has_caller_ = false;
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  Lock& lock() { return lock_; }
+
+ private:
+  Impl& reducer_;
+  Lock lock_;
+};
+
+void GradientReducer::Impl::keep_first_error() {
+  if (thread_is_ending()) throw;
+  if (!error_) error_ = std::current_exception();
+}
+
+// What a rank has goes to all, as the largest of the flags: that also holds for those of ranks that
+// have joined, which give none.
+void GradientReducer::Impl::begin_agreement() {
+  list_.close();
+  flags_ = std::make_shared<Flags>();
+  for (const auto& gradient : list_.all()) flags_->push_back(gradient.passes > 0 ? 1 : 0);
+  step_ = Step::agreeing;
+  try {
+    Submission work;
+    work.collective = Collective::allreduce;
+    work.input = work.output = TensorView(*flags_);
+    work.op = Max;
+    work.process_set = options().process_set;
+    agreement_ = worker::start(std::move(work), options().name + ".<present>", Room::given);
+    agreement_->on_done([flags = flags_](const std::exception_ptr&) {});
+  } catch (...) {
+    keep_first_error();
+  }
+}
+
+bool GradientReducer::Impl::agree_until(TimePoint deadline, Lock& lock) {
   if (step_ == Step::synchronized) {
     refuse_gradient(
         "synchronize() was called in this step already, and no gradient is ready since; if this "
         "rank has none in the next step, call next_step()");
   }
-
-  list_.close();
-  std::exception_ptr error;
-  try {
-    send_missing();
-  } catch (...) {
-    if (thread_is_ending()) throw;
-    error = std::current_exception();
+  if (step_ == Step::collecting) begin_agreement();
+  if (step_ != Step::agreeing) return true;
+  if (agreement_) {
+    lock.unlock();
+    try {
+      if (!agreement_->wait_until(deadline)) return false;
+      lock.lock();
+    } catch (...) {
+      lock.lock();
+      keep_first_error();
+    }
   }
+  step_ = error_ ? Step::reducing : Step::filling;
+  return true;
+}
 
-  step_ = Step::synchronizing;
+bool GradientReducer::Impl::missing_until(TimePoint deadline, std::vector<std::size_t>& indices) {
+  Turn turn(*this);
+  if (!agree_until(deadline, turn.lock())) return false;
+  if (error_) {
+    if (!reduce_until(deadline, turn.lock())) return false;
+    std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+  indices.clear();
+  for (std::size_t i = 0; i < list_.all().size(); ++i) {
+    if (list_.all()[i].passes == 0 && (*flags_)[i] != 0) indices.push_back(i);
+  }
+  return true;
+}
+
+void GradientReducer::Impl::send_missing() {
+  for (std::size_t i = 0; i < list_.all().size(); ++i) {
+    auto& gradient = list_.all()[i];
+    if (gradient.complete) continue;
+    if ((*flags_)[i] == 0) {
+      leave_out(i);
+    } else {
+      list_.check_memory(gradient);
+      complete(i);
+    }
+  }
+  send_deferred();
+}
+
+// False: something is in flight. An error is for the caller to throw.
+bool GradientReducer::Impl::reduce_until(TimePoint deadline, Lock& lock) {
   const auto flights = in_flight_;
   lock.unlock();
+  bool all_done = true;
+  std::exception_ptr error;
   for (const auto& flight : flights) {
     try {
-      flight->wait();
+      all_done = flight->wait_until(deadline) && all_done;
     } catch (...) {
       if (thread_is_ending()) throw;
       if (!error) error = std::current_exception();
     }
   }
-
   lock.lock();
-  if (!error) {
+  if (!error_) error_ = error;
+  if (!all_done) return false;
+  if (error_) {
+    // begin_agreement() and this may have failed alike.
+    const auto first = error_;
+    forget_step();
+    error_ = first;
+  }
+  return true;
+}
+
+bool GradientReducer::Impl::synchronize_until(TimePoint deadline) {
+  Turn turn(*this);
+  if (!agree_until(deadline, turn.lock())) return false;
+  if (step_ == Step::filling) {
+    try {
+      send_missing();
+    } catch (...) {
+      keep_first_error();
+    }
+    step_ = Step::reducing;
+  }
+  if (!reduce_until(deadline, turn.lock())) return false;
+  if (!error_) {
     try {
       collect_rows();
     } catch (...) {  // no memory, say
-      if (thread_is_ending()) throw;
-      error = std::current_exception();
+      keep_first_error();
+      const auto first = error_;
+      forget_step();
+      error_ = first;
     }
   }
-
-  if (error) {
-    forget_step();
-    std::rethrow_exception(error);
-  }
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   in_flight_.clear();
+  agreement_.reset();
   step_ = Step::synchronized;
+  return true;
 }
 
 bool GradientReducer::Impl::synchronized() const {
   const std::lock_guard lock(mutex_);
   return step_ == Step::synchronized;
+}
+
+bool GradientReducer::Impl::present(std::size_t index) const {
+  const std::lock_guard lock(mutex_);
+  const auto& gradient = list_.at(index);
+  if (step_ != Step::synchronized) {
+    refuse_gradient("\"", gradient.name,
+                    "\": whether a rank has it is known between synchronize() and the next step");
+  }
+  return !gradient.left_out;
+}
+
+bool GradientReducer::Impl::in_flight() const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(in_flight_.begin(), in_flight_.end(),
+                     [](const auto& flight) { return !flight->ready(); });
 }
 
 SparseGradient GradientReducer::Impl::reduced(std::size_t index) const {
@@ -358,18 +532,20 @@ void GradientReducer::Impl::forget_step() {
   complete_ = 0;
   deferred_.clear();
   in_flight_.clear();
+  agreement_.reset();
+  error_ = nullptr;
   step_ = Step::collecting;
 }
 
 void GradientReducer::Impl::begin_next_step(std::string_view call) {
-  if (step_ == Step::synchronizing)
-    refuse_gradient(call, "() while synchronize() has not returned");
   if (step_ == Step::collecting) {
     for (const auto& gradient : list_.all()) {
       if (gradient.passes == 0) continue;
       refuse_gradient(call, "(): \"", gradient.name,
                       "\" is ready, but not synchronized: synchronize() or reset() comes first");
     }
+  } else if (step_ != Step::synchronized) {
+    refuse_gradient(call, "() while synchronize() has not returned");
   }
   forget_step();
 }
@@ -384,7 +560,8 @@ void GradientReducer::Impl::next_step(bool zero_them) {
 void GradientReducer::Impl::rebind(std::size_t index, void* data) {
   const std::lock_guard lock(mutex_);
   auto& gradient = list_.at(index);
-  if (step_ == Step::synchronizing || (step_ == Step::collecting && gradient.complete)) {
+  const bool is_collecting = step_ == Step::collecting || step_ == Step::filling;
+  if (step_ != Step::synchronized && (!is_collecting || gradient.complete)) {
     refuse_gradient("\"", gradient.name,
                     "\" is in flight: it can be elsewhere after synchronize()");
   }
@@ -407,11 +584,11 @@ int GradientReducer::Impl::passes() const {
 }
 
 void GradientReducer::Impl::reset() {
-  std::unique_lock lock(mutex_);
-  if (step_ == Step::synchronizing) refuse_gradient("reset() while synchronize() has not returned");
-  step_ = Step::synchronizing;
-  const auto flights = in_flight_;
-  lock.unlock();
+  Turn turn(*this);
+  auto flights = in_flight_;
+  if (step_ != Step::synchronized && agreement_) flights.push_back(agreement_);
+  step_ = Step::reducing;
+  turn.lock().unlock();
   for (const auto& flight : flights) {
     try {
       flight->wait();
@@ -419,9 +596,21 @@ void GradientReducer::Impl::reset() {
     } catch (const HostsUpdated&) {
     }
   }
-  lock.lock();
+  turn.lock().lock();
   forget_step();
 }
+
+// --- what users call ---
+
+namespace {
+
+TimePoint deadline_after(std::chrono::milliseconds timeout) {
+  constexpr std::chrono::milliseconds kLongest =
+      std::chrono::hours(24 * 365);  // the clock has an end
+  return Clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), kLongest);
+}
+
+}  // namespace
 
 GradientReducer::GradientReducer(GradientReducerOptions options)
     : impl_(std::make_unique<Impl>(std::move(options))) {}
@@ -437,19 +626,32 @@ std::size_t GradientReducer::size() const { return impl_->size(); }
 std::size_t GradientReducer::index_of(std::string_view name) const { return impl_->index_of(name); }
 
 void GradientReducer::ready(std::size_t index, const std::shared_ptr<ReadyEvent>& event) {
-  impl_->ready(index, event, nullptr);
+  impl_->ready(index, nullptr, event, nullptr);
 }
 void GradientReducer::ready(std::string_view name, const std::shared_ptr<ReadyEvent>& event) {
-  impl_->ready(impl_->index_of(name), event, nullptr);
+  impl_->ready(impl_->index_of(name), nullptr, event, nullptr);
+}
+void GradientReducer::ready(std::size_t index, const TensorView& gradient,
+                            const std::shared_ptr<ReadyEvent>& event) {
+  impl_->ready(index, &gradient, event, nullptr);
 }
 void GradientReducer::ready(std::size_t index, const SparseGradient& gradient) {
-  impl_->ready(index, nullptr, &gradient);
+  impl_->ready(index, nullptr, nullptr, &gradient);
 }
 void GradientReducer::ready(std::string_view name, const SparseGradient& gradient) {
-  impl_->ready(impl_->index_of(name), nullptr, &gradient);
+  impl_->ready(impl_->index_of(name), nullptr, nullptr, &gradient);
 }
 
-void GradientReducer::synchronize() { impl_->synchronize(); }
+bool GradientReducer::missing_for(std::chrono::milliseconds timeout,
+                                  std::vector<std::size_t>& indices) {
+  return impl_->missing_until(deadline_after(timeout), indices);
+}
+void GradientReducer::synchronize() { impl_->synchronize_until(kNever); }
+bool GradientReducer::synchronize_for(std::chrono::milliseconds timeout) {
+  return impl_->synchronize_until(deadline_after(timeout));
+}
+bool GradientReducer::present(std::size_t index) const { return impl_->present(index); }
+bool GradientReducer::in_flight() const { return impl_->in_flight(); }
 bool GradientReducer::synchronized() const { return impl_->synchronized(); }
 SparseGradient GradientReducer::reduced(std::size_t index) const { return impl_->reduced(index); }
 void GradientReducer::next_step() { impl_->next_step(false); }

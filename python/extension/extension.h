@@ -60,6 +60,20 @@ PyObject* tensor_tuple(const hvd_tensor* tensor);
  * exception. */
 hvd_tensor* read_tensors(PyObject* list, Py_ssize_t* count);
 
+/* --- memory in flight that no object of Python holds any more (work.c) --- */
+
+/* Work of some kind: 1 while hvd reads or writes its memory, and how it is let go then. */
+typedef struct abandoned_kind {
+  int (*in_flight)(int64_t handle);
+  int (*release)(int64_t handle);
+} abandoned_kind;
+
+/* Takes over `keep`, which owns the memory of this work, until that is done. Without memory for a
+ * note of it, it stays alive for ever. */
+void abandon(int64_t handle, const abandoned_kind* kind, PyObject* keep);
+/* Lets go what is done by now. New work begins with it. */
+void sweep_abandoned(void);
+
 /* --- the types (memory.c, work.c, reducer.c, state.c) --- */
 
 /* Adds a type to the module. 0, or -1 with an exception. */

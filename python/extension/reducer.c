@@ -6,9 +6,12 @@
 typedef struct reducer {
   PyObject ob_base;
   hvd_reducer handle;
+  PyObject* kept; /* by their indices the tensors that hvd may read and write */
 } reducer;
 
 static hvd_reducer handle_of(PyObject* self) { return ((reducer*)self)->handle; }
+
+static const abandoned_kind kAbandonedReducer = {hvd_reducer_in_flight, hvd_reducer_release};
 
 /* Frees what read_groups() has made. */
 static void free_groups(const char*** groups, size_t* sizes, size_t count) {
@@ -75,12 +78,24 @@ static PyObject* reducer_new(PyTypeObject* type, PyObject* arguments, PyObject* 
     return NULL;
   }
   made->handle = handle;
+  made->kept = PyDict_New();
+  if (made->kept == NULL) {
+    Py_DECREF(made);
+    return NULL;
+  }
+  sweep_abandoned();
   return (PyObject*)made;
 }
 
 static void reducer_dealloc(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
-  hvd_reducer_release(handle_of(self));
+  reducer* const own = (reducer*)self;
+  if (own->kept != NULL && hvd_reducer_in_flight(own->handle) == 1) {
+    abandon(own->handle, &kAbandonedReducer, own->kept);
+  } else {
+    hvd_reducer_release(own->handle);
+    Py_XDECREF(own->kept);
+  }
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
   Py_DECREF(type);
 }
@@ -98,14 +113,36 @@ static PyObject* add(PyObject* self, PyObject* arguments) {
 }
 
 static PyObject* ready(PyObject* self, PyObject* arguments) {
-  Py_ssize_t index = 0;
+  PyObject* index = NULL;
+  PyObject* tuple = NULL;
+  PyObject* keep = NULL;
   long long stream = -1;
-  if (!PyArg_ParseTuple(arguments, "nL", &index, &stream)) return NULL;
-  if (stream < 0) return none_or_raise(hvd_reducer_ready(handle_of(self), (size_t)index, NULL));
+  shaped_tensor gradient;
+  if (!PyArg_ParseTuple(arguments, "OOOL", &index, &tuple, &keep, &stream)) return NULL;
+  const Py_ssize_t number = PyLong_AsSsize_t(index);
+  if (PyErr_Occurred() || read_tensor(tuple, &gradient) != 0) return NULL;
   hvd_ready_event event = HVD_READY_EVENT_INIT;
-  const int code = hvd_cuda_ready_after((hvd_cuda_stream)(uintptr_t)stream, &event);
-  if (code != HVD_OK) return raise_code(code);
-  return none_or_raise(hvd_reducer_ready(handle_of(self), (size_t)index, &event));
+  if (stream >= 0) {
+    const int code = hvd_cuda_ready_after((hvd_cuda_stream)(uintptr_t)stream, &event);
+    if (code != HVD_OK) return raise_code(code);
+  }
+  /* One that is refused leaves the one before in flight. */
+  PyObject* const kept = ((reducer*)self)->kept;
+  PyObject* const before = PyDict_GetItemWithError(kept, index);
+  if (before == NULL && PyErr_Occurred()) return NULL;
+  Py_XINCREF(before);
+  if (PyDict_SetItem(kept, index, keep) != 0) {
+    Py_XDECREF(before);
+    return NULL;
+  }
+  const int code = hvd_reducer_ready_at(handle_of(self), (size_t)number, &gradient.tensor,
+                                        stream < 0 ? NULL : &event);
+  if (code != HVD_OK) {
+    raise_code(code);
+    if (before != NULL) PyDict_SetItem(kept, index, before);
+  }
+  Py_XDECREF(before);
+  return code == HVD_OK ? Py_NewRef(Py_None) : NULL;
 }
 
 static PyObject* ready_sparse(PyObject* self, PyObject* arguments) {
@@ -120,31 +157,60 @@ static PyObject* ready_sparse(PyObject* self, PyObject* arguments) {
       hvd_reducer_ready_sparse(handle_of(self), (size_t)index, &indices.tensor, &values.tensor));
 }
 
-static int64_t call_synchronize(void* data) {
-  return hvd_reducer_synchronize((hvd_reducer)(intptr_t)data);
+static PyObject* missing(PyObject* self, PyObject* timeout) {
+  const int64_t timeout_ms = PyLong_AsLongLong(timeout);
+  const int64_t size = hvd_reducer_size(handle_of(self));
+  if (PyErr_Occurred()) return NULL;
+  if (size < 0) return raise_code(size);
+  size_t* const indices = PyMem_Calloc((size_t)size + 1, sizeof(size_t));
+  if (indices == NULL) return PyErr_NoMemory();
+  size_t count = 0;
+  int code = HVD_OK;
+  Py_BEGIN_ALLOW_THREADS code =
+      hvd_reducer_missing_for(handle_of(self), timeout_ms, indices, (size_t)size, &count);
+  Py_END_ALLOW_THREADS PyObject* list = NULL;
+  if (code == HVD_ERROR_NOT_READY) {
+    list = Py_NewRef(Py_None);
+  } else if (code != HVD_OK) {
+    raise_code(code);
+  } else {
+    list = PyList_New((Py_ssize_t)count);
+  }
+  for (size_t i = 0; list != NULL && i < count; ++i) {
+    PyObject* const index = PyLong_FromSize_t(indices[i]);
+    if (index == NULL || PyList_SetItem(list, (Py_ssize_t)i, index) != 0) Py_CLEAR(list);
+  }
+  PyMem_Free(indices);
+  return list;
 }
 
-static int64_t call_reset(void* data) { return hvd_reducer_reset((hvd_reducer)(intptr_t)data); }
-
-static PyObject* blocked(PyObject* self, blocking_call call) {
-  int64_t result = 0;
-  if (run_blocking(call, (void*)(intptr_t)handle_of(self), &result) != 0) return NULL;
-  Py_RETURN_NONE;
-}
-
-static PyObject* synchronize(PyObject* self, PyObject* none) {
-  (void)none;
-  return blocked(self, call_synchronize);
-}
-
-static PyObject* reset(PyObject* self, PyObject* none) {
-  (void)none;
-  return blocked(self, call_reset);
+static PyObject* synchronize(PyObject* self, PyObject* timeout) {
+  const int64_t timeout_ms = PyLong_AsLongLong(timeout);
+  if (PyErr_Occurred()) return NULL;
+  int code = HVD_OK;
+  Py_BEGIN_ALLOW_THREADS code = hvd_reducer_synchronize_for(handle_of(self), timeout_ms);
+  Py_END_ALLOW_THREADS if (code == HVD_ERROR_NOT_READY) Py_RETURN_FALSE;
+  if (code != HVD_OK) return raise_code(code);
+  PyDict_Clear(((reducer*)self)->kept);
+  Py_RETURN_TRUE;
 }
 
 static PyObject* synchronized(PyObject* self, PyObject* none) {
   (void)none;
   const int code = hvd_reducer_synchronized(handle_of(self));
+  return code < 0 ? raise_code(code) : PyBool_FromLong(code);
+}
+
+static PyObject* present(PyObject* self, PyObject* index) {
+  const Py_ssize_t number = PyLong_AsSsize_t(index);
+  if (PyErr_Occurred()) return NULL;
+  const int code = hvd_reducer_present(handle_of(self), (size_t)number);
+  return code < 0 ? raise_code(code) : PyBool_FromLong(code);
+}
+
+static PyObject* in_flight(PyObject* self, PyObject* none) {
+  (void)none;
+  const int code = hvd_reducer_in_flight(handle_of(self));
   return code < 0 ? raise_code(code) : PyBool_FromLong(code);
 }
 
@@ -169,33 +235,21 @@ static PyObject* next_step(PyObject* self, PyObject* none) {
   return none_or_raise(hvd_reducer_next_step(handle_of(self)));
 }
 
-static PyObject* rebind(PyObject* self, PyObject* arguments) {
-  Py_ssize_t index = 0;
-  unsigned long long address = 0;
-  if (!PyArg_ParseTuple(arguments, "nK", &index, &address)) return NULL;
-  return none_or_raise(
-      hvd_reducer_rebind(handle_of(self), (size_t)index, (void*)(uintptr_t)address));
-}
-
-static PyObject* set_passes(PyObject* self, PyObject* argument) {
-  const long passes = PyLong_AsLong(argument);
-  if (PyErr_Occurred()) return NULL;
-  const int32_t number = passes == (int32_t)passes ? (int32_t)passes : -1;
-  return none_or_raise(hvd_reducer_set_backward_passes_per_step(handle_of(self), number));
-}
-
 static PyMethodDef methods[] = {
     {"add", add, METH_VARARGS, "add(name, tensor, sparse): its index."},
     {"ready", ready, METH_VARARGS,
-     "ready(index, stream): one more backward pass; -1 is no stream."},
+     "ready(index, tensor, keep, stream): one more backward pass; -1 is no stream. `keep` owns "
+     "the\n"
+     "memory, and lives until hvd does not use it any more."},
     {"ready_sparse", ready_sparse, METH_VARARGS, "ready_sparse(index, indices, values)"},
-    {"synchronize", synchronize, METH_NOARGS, "Blocks until all is reduced."},
+    {"missing", missing, METH_O,
+     "missing(timeout_ms): what other ranks have and this one lacks. None: not all are there."},
+    {"synchronize", synchronize, METH_O, "synchronize(timeout_ms): whether all is reduced."},
     {"synchronized", synchronized, METH_NOARGS, "Whether this step is."},
+    {"present", present, METH_O, "present(index): whether a rank had this gradient."},
+    {"in_flight", in_flight, METH_NOARGS, "Whether hvd uses memory of a gradient."},
     {"reduced", reduced, METH_O, "reduced(index): indices and values of all ranks."},
     {"next_step", next_step, METH_NOARGS, "Begins the next step."},
-    {"rebind", rebind, METH_VARARGS, "rebind(index, address): the gradient has moved."},
-    {"set_backward_passes_per_step", set_passes, METH_O, "Between steps."},
-    {"reset", reset, METH_NOARGS, "Forgets the step."},
     {NULL, NULL, 0, NULL},
 };
 

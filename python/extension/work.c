@@ -9,21 +9,22 @@
 /* The buffers of such work stay alive until it is done. Only touched with the GIL. */
 typedef struct abandoned {
   struct abandoned* next;
-  hvd_handle handle;
+  int64_t handle;
+  const abandoned_kind* kind;
   PyObject* keep;
 } abandoned;
 
 static abandoned* all_abandoned;
 
-static void sweep(void) {
+void sweep_abandoned(void) {
   for (abandoned** link = &all_abandoned; *link != NULL;) {
     abandoned* const one = *link;
-    if (hvd_ready(one->handle) == 0) {
+    if (one->kind->in_flight(one->handle) == 1) {
       link = &one->next;
       continue;
     }
     *link = one->next;
-    hvd_release(one->handle);
+    one->kind->release(one->handle);
     Py_DECREF(one->keep);
     PyMem_Free(one);
     /* A destructor may have changed the list. */
@@ -31,15 +32,18 @@ static void sweep(void) {
   }
 }
 
-/* Takes over `keep`. Without memory it stays alive for ever. */
-static void abandon(hvd_handle handle, PyObject* keep) {
+void abandon(int64_t handle, const abandoned_kind* kind, PyObject* keep) {
   abandoned* const one = PyMem_Malloc(sizeof(abandoned));
   if (one == NULL) return;
   one->next = all_abandoned;
   one->handle = handle;
+  one->kind = kind;
   one->keep = keep;
   all_abandoned = one;
 }
+
+static int work_in_flight(int64_t handle) { return hvd_ready(handle) == 0; }
+static const abandoned_kind kAbandonedWork = {work_in_flight, hvd_release};
 
 /* --- who is told that work is done --- */
 
@@ -107,7 +111,7 @@ static void work_dealloc(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
   if (own->handle != 0) {
     if (hvd_ready(own->handle) == 0 && own->keep != NULL) {
-      abandon(own->handle, own->keep);
+      abandon(own->handle, &kAbandonedWork, own->keep);
       own->keep = NULL;
     } else {
       hvd_release(own->handle);
@@ -338,7 +342,7 @@ static PyObject* start(PyObject* module, PyObject* arguments) {
                         &own.options.process_set, &own.splits, &keep, &stream)) {
     return NULL;
   }
-  sweep();
+  sweep_abandoned();
   int64_t* splits = NULL;
   if (own.splits != Py_None) {
     splits = read_splits(own.splits, &own.options.split_count);
@@ -366,7 +370,7 @@ static PyObject* start(PyObject* module, PyObject* arguments) {
   if (code != HVD_OK) return raise_code(code);
   work* const made = (work*)PyType_GenericAlloc(work_type, 0);
   if (made == NULL) {
-    abandon(handle, Py_NewRef(keep));
+    abandon(handle, &kAbandonedWork, Py_NewRef(keep));
     return NULL;
   }
   made->handle = handle;

@@ -28,8 +28,8 @@ if(HVD_SANITIZE)
   return()
 endif()
 
-foreach(file numpy_ops numpy_edges torch_ops torch_edges torch_optimizer torch_distributed torch_elements torch_groups
-    torch_training)
+foreach(file numpy_ops numpy_edges torch_ops torch_edges torch_optimizer torch_gradients torch_programs torch_distributed
+    torch_elements torch_groups torch_training)
   foreach(ranks 1 2 3)
     hvd_python_test(${file}_${ranks} TIMEOUT 300
       COMMAND $<TARGET_FILE:hvdrun> -np ${ranks} ${pytest} ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)

@@ -731,6 +731,31 @@ static void rows_of_many_steps(void) {
   CHECK(hvd_reducer_release(reducer) == HVD_OK);
 }
 
+/* Gradients "a" and "b", a group that is added up, in a step of two passes. */
+static void moved_gradients(hvd_reducer reducer) {
+  float a[2] = {2, 2}, b[2] = {3, 3};
+  const hvd_tensor first = vector(a, two), second = vector(b, two);
+  CHECK(hvd_reducer_ready_at(reducer, 0, &first, NULL) == HVD_OK);
+  if (rank == 0) CHECK(hvd_reducer_ready_at(reducer, 1, &second, NULL) == HVD_OK);
+  size_t missing[1] = {9};
+  size_t count = 9;
+  int code = HVD_OK;
+  do {
+    code = hvd_reducer_missing_for(reducer, 1, missing, 1, &count);
+  } while (code == HVD_ERROR_NOT_READY);
+  CHECK(code == HVD_OK && count == (rank != 0) && missing[0] == (rank != 0 ? 1 : 9));
+  INVALID(hvd_reducer_missing_for(reducer, 1, NULL, 1, &count), "indices is null");
+  INVALID(hvd_reducer_missing_for(reducer, 1, missing, 1, NULL), "count is null");
+  INVALID(hvd_reducer_ready_at(reducer, 1, NULL, NULL), "the gradient is null");
+  if (rank != 0) CHECK(hvd_reducer_ready_at(reducer, 1, &second, NULL) == HVD_OK);
+  do {
+    code = hvd_reducer_synchronize_for(reducer, 1);
+  } while (code == HVD_ERROR_NOT_READY);
+  CHECK(code == HVD_OK && a[0] == 2 * (float)size && b[1] == 3 * (float)size);
+  CHECK(hvd_reducer_present(reducer, 2) == 0);
+  CHECK(hvd_reducer_next_step(reducer) == HVD_OK);
+}
+
 static void reducers(void) {
   hvd_reducer reducer = 0;
   hvd_reducer_options options = HVD_REDUCER_OPTIONS_INIT;
@@ -756,6 +781,7 @@ static void reducers(void) {
   now.set = 1;
   const hvd_ready_event event = HVD_READY_EVENT_OF(is_set, wait_signal, release_signal, &now);
   CHECK(hvd_reducer_ready(reducer, 0, &event) == HVD_OK);
+  if (rank == 0) CHECK(hvd_reducer_ready(reducer, 1, NULL) == HVD_OK);
   int64_t index = rank;
   float values[2] = {1, 2};
   const int64_t one[1] = {1}, row[2] = {1, 2};
@@ -764,7 +790,8 @@ static void reducers(void) {
   CHECK(hvd_reducer_ready_sparse(reducer, 2, &indices, &rows) == HVD_OK);
   CHECK(hvd_reducer_synchronized(reducer) == 0);
   CHECK(hvd_reducer_synchronize(reducer) == HVD_OK && hvd_reducer_synchronized(reducer) == 1);
-  CHECK(a[0] == sum_of_ranks() && b[0] == 0 && zeroed == 1);
+  CHECK(a[0] == sum_of_ranks() && b[0] == 5 && zeroed == (rank != 0));
+  CHECK(hvd_reducer_present(reducer, 1) == 1 && hvd_reducer_in_flight(reducer) == 0);
   wait_released(&now);
   hvd_tensor all = HVD_TENSOR_INIT, of_all = HVD_TENSOR_INIT, again = HVD_TENSOR_INIT;
   CHECK(hvd_reducer_reduced(reducer, 2, &all, &of_all) == HVD_OK);
@@ -779,6 +806,8 @@ static void reducers(void) {
   CHECK(hvd_reducer_next_step(reducer) == HVD_OK);
   CHECK(hvd_reducer_set_backward_passes_per_step(reducer, 2) == HVD_OK);
   INVALID(hvd_reducer_set_backward_passes_per_step(reducer, 0), "1 or more");
+  INVALID(hvd_reducer_present(reducer, 0), "between synchronize()");
+  moved_gradients(reducer);
   float c[2] = {1, 1};
   CHECK(hvd_reducer_rebind(reducer, 0, c) == HVD_OK);
   INVALID(hvd_reducer_rebind(reducer, 1, NULL), "null");
@@ -809,6 +838,9 @@ static void reducers(void) {
   INVALID(hvd_reducer_zero_gradients(reducer), "does not exist");
   INVALID(hvd_reducer_rebind(reducer, 0, c), "does not exist");
   INVALID(hvd_reducer_reset(reducer), "does not exist");
+  INVALID(hvd_reducer_present(reducer, 0), "does not exist");
+  INVALID(hvd_reducer_in_flight(reducer), "does not exist");
+  INVALID(hvd_reducer_synchronize_for(reducer, 1), "does not exist");
 
   INVALID(hvd_reducer_create(NULL, NULL), "reducer is null");
   options.group_count = 2;

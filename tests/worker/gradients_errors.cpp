@@ -46,6 +46,7 @@ void refusals() {
   });
   adding("no memory", {"\"w\" has 4 elements", "null"}, {}, [&](auto& r) {
     r.add("w", {nullptr, {4}, hvd::DataType::int8});
+    r.ready("w");
   });
   adding("bad shape", {"[-1]"}, {}, [&](auto& r) {
     r.add("w", {w.data(), {-1}, hvd::DataType::int8});
@@ -111,6 +112,11 @@ void refusals() {
   refused("rows of a dense one, asked for", {"in its own memory"},
           [&] { (void)reducer.reduced(0); });
   refused("rows before synchronize", {"between synchronize()"}, [&] { (void)reducer.reduced(1); });
+  refused("presence before synchronize", {"\"w\"", "between synchronize()"},
+          [&] { (void)reducer.present(0); });
+  refused("bad type", {"element type"}, [&] {
+    reducer.ready(0, {w.data(), {1}, static_cast<hvd::DataType>(77)});
+  });
   refused("bad rebind", {"\"w\"", "null"}, [&] { reducer.rebind(0, nullptr); });
   refused("zero passes", {"backward_passes_per_step 0"},
           [&] { reducer.set_backward_passes_per_step(0); });
@@ -122,6 +128,8 @@ void refusals() {
   refused("moved in flight", {"in flight"}, [&] { reducer.rebind(0, row.data()); });
   refused("a pass too many", {"2. time"}, [&] { reducer.ready("w"); });
   reducer.synchronize();
+  refused("presence of one that is not there", {"no gradient 7"},
+          [&] { (void)reducer.present(7); });
   refused("synchronized twice", {"in this step already", "next_step()"},
           [&] { reducer.synchronize(); });
   reducer.next_step();

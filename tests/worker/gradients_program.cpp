@@ -1,4 +1,5 @@
 // hvd::GradientReducer, by as many ranks as there are: `hvd_gradients_program SCENARIO`.
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -89,7 +90,8 @@ void steps() {
   same(weight, Floats(5, -1), "where it lay");
 }
 
-// Only the last rank uses "rare", and none uses "never": both become the average with zeros.
+// Only the last rank uses "rare", which becomes the average with zeros. None uses "never", which
+// stays as it is.
 void missing() {
   hvd::GradientReducer reducer;
   Floats used(2, own());
@@ -103,13 +105,76 @@ void missing() {
   reducer.synchronize();
   same(used, Floats(2, average()), "used");
   same(rare, Floats(2, 7 / static_cast<float>(hvd::size())), "rare");
-  same(never, Floats(2, 0), "never");
+  same(never, Floats(2, 7), "never");
+  check::that(reducer.present(1) && !reducer.present(2), "what a rank had");
   // A step in which this rank has nothing at all.
   reducer.next_step();
   used.assign(2, own());
   if (hvd::rank() == 0) reducer.ready("used");
   reducer.synchronize();
   same(used, Floats(2, 1 / static_cast<float>(hvd::size())), "of rank 0 alone");
+  // One in which none has anything.
+  reducer.next_step();
+  reducer.synchronize();
+  check::that(!reducer.present(0), "nothing");
+}
+
+// Memory is named when it is needed, of another type and shape in each step. Ranks that lack a
+// gradient are told of it.
+void moving() {
+  hvd::GradientReducer reducer({.number_of_groups = 2});
+  for (const std::string name : {"all", "rank 0", "none", "last"}) {
+    reducer.add(name, {nullptr, {1}, hvd::DataType::float32});
+  }
+  const bool is_first = hvd::rank() == 0;
+  const bool is_last = hvd::rank() == hvd::size() - 1;
+  for (int step = 0; step < 4; ++step) {
+    const std::int64_t count = 3 + step;
+    Floats floats(static_cast<std::size_t>(count), own());
+    std::vector<double> doubles(floats.size(), own());
+    std::vector<double> of_last(floats.size(), 2);
+    const auto moved = [&](auto& values) { return hvd::shaped(values, {1, count}); };
+    reducer.ready(0, step % 2 == 0 ? moved(floats) : moved(doubles));
+    Floats of_first(1, 4);
+    if (is_first) reducer.ready(1, of_first);
+    if (is_last) reducer.ready(3, moved(of_last));
+    std::vector<std::size_t> missing;
+    while (!reducer.missing_for(std::chrono::milliseconds(1), missing)) {
+    }
+    std::vector<std::size_t> expected;
+    if (!is_first) expected.push_back(1);
+    if (!is_last) expected.push_back(3);
+    check::that(missing == expected, "what this rank lacks");
+    check::throws<Error>("one that is there", {"not one that other ranks have"},
+                         [&] { reducer.ready(0, floats); });
+    check::that(reducer.missing_for(std::chrono::milliseconds(0), missing),
+                "as often as it is asked");
+    if (!is_first) of_first.assign(1, 0);
+    if (!is_last) of_last.assign(of_last.size(), 0);
+    for (const auto index : missing) {
+      if (index == 1) reducer.ready(1, of_first);
+      if (index == 3) reducer.ready(3, moved(of_last));
+    }
+    while (!reducer.synchronize_for(std::chrono::milliseconds(1))) {
+    }
+    check::that(!reducer.in_flight(), "nothing is in flight");
+    same(step % 2 == 0 ? static_cast<double>(floats.back()) : doubles.back(),
+         static_cast<double>(average()), "of all");
+    same(of_first[0], 4 / static_cast<float>(hvd::size()), "of rank 0");
+    check::that(std::abs(of_last.back() - 2.0 / hvd::size()) < 1e-12, "of the last rank");
+    check::that(reducer.present(3) && !reducer.present(2), "what a rank had");
+  }
+  // Zeros for what this rank lacks need memory.
+  if (hvd::size() == 1) return;
+  hvd::GradientReducer bare({.name = "bare"});
+  bare.add("w", {nullptr, {1}, hvd::DataType::float32});
+  Floats w(1, 1);
+  if (is_first) bare.ready(0, w);
+  std::vector<std::size_t> missing;
+  while (!bare.missing_for(std::chrono::milliseconds(1), missing)) {
+  }
+  if (!is_first) bare.ready(0, w);
+  bare.synchronize();
 }
 
 void groups() {
@@ -133,7 +198,7 @@ void groups() {
       }
       reducer.synchronize();
       for (std::size_t i = 0; i < 5; ++i) {
-        same(gradients[i], Floats(i + 1, step == 1 && i == 3 ? 0 : average()),
+        same(gradients[i], Floats(i + 1, step == 1 && i == 3 ? own() : average()),
              "p" + std::to_string(i));
       }
       same(wide[2], static_cast<double>(average()), "wide");
@@ -312,7 +377,7 @@ void order(bool early) {
   for (std::size_t i = 2; i < gradients.size(); ++i) reducer.ready(i);
   reducer.synchronize();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    same(gradients[i], Floats(3, i < 2 ? 0 : average()), "after synchronize()");
+    same(gradients[i], Floats(3, i < 2 ? own() : average()), "after synchronize()");
   }
   check::say_ok();
   hvd::shutdown();
@@ -323,6 +388,7 @@ void work() {
   options();
   steps();
   missing();
+  moving();
   groups();
   passes();
   sparse();

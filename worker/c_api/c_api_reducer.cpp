@@ -1,7 +1,9 @@
 // GradientReducer for C.
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include <hvd/gradient_reducer.h>
 
@@ -150,6 +152,54 @@ int hvd_reducer_ready_sparse(hvd_reducer reducer, size_t index, const hvd_tensor
     held.gradients.ready(index, hvd::SparseGradient{tensor_of(indices, kCall, "the indices"),
                                                     tensor_of(values, kCall, "the values")});
   });
+}
+
+int hvd_reducer_ready_at(hvd_reducer reducer, size_t index, const hvd_tensor* gradient,
+                         const hvd_ready_event* ready) {
+  return guard([&] {
+    constexpr const char* kCall = "hvd_reducer_ready_at";
+    const auto events = events_of(ready, ready == nullptr ? 0 : 1, kCall);
+    reducers().find(reducer)->gradients.ready(index, tensor_of(gradient, kCall, "the gradient"),
+                                              events.empty() ? nullptr : events.front());
+    return HVD_OK;
+  });
+}
+
+int hvd_reducer_missing_for(hvd_reducer reducer, int64_t timeout_ms, size_t* indices,
+                            size_t capacity, size_t* count) {
+  return guard([&] {
+    constexpr const char* kCall = "hvd_reducer_missing_for";
+    not_null(count, kCall, "count");
+    if (capacity != 0) not_null(indices, kCall, "indices");
+    std::vector<std::size_t> missing;
+    auto& gradients = reducers().find(reducer)->gradients;
+    if (!gradients.missing_for(std::chrono::milliseconds(timeout_ms), missing)) {
+      return note(HVD_ERROR_NOT_READY,
+                  "hvd_reducer_missing_for(): not all ranks are at the end of their step");
+    }
+    *count = missing.size();
+    std::copy_n(missing.begin(), std::min(capacity, missing.size()), indices);
+    return static_cast<int>(HVD_OK);
+  });
+}
+
+int hvd_reducer_synchronize_for(hvd_reducer reducer, int64_t timeout_ms) {
+  return guard([&] {
+    const auto timeout = std::chrono::milliseconds(timeout_ms);
+    if (reducers().find(reducer)->gradients.synchronize_for(timeout))
+      return static_cast<int>(HVD_OK);
+    return note(HVD_ERROR_NOT_READY, "hvd_reducer_synchronize_for(): gradients are in flight");
+  });
+}
+
+int hvd_reducer_present(hvd_reducer reducer, size_t index) {
+  return static_cast<int>(
+      number_of(reducer, [&](auto& gradients) { return gradients.present(index); }));
+}
+
+int hvd_reducer_in_flight(hvd_reducer reducer) {
+  return static_cast<int>(
+      number_of(reducer, [](auto& gradients) { return gradients.in_flight(); }));
 }
 
 int hvd_reducer_synchronize(hvd_reducer reducer) {

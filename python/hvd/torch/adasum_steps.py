@@ -15,10 +15,10 @@ from hvd.basics import global_process_set
 from .agreement import agree_on_name, generation_agreed
 from .allreduce_ops import grouped_allreduce_async_
 from .compression import Compressor
-from .loaded_state import load_state_in_place
+from .wrapped_optimizer import WrappedOptimizer
 
 
-class AdasumSteps:
+class AdasumSteps(WrappedOptimizer):
     """The part of a DistributedOptimizer that combines what the ranks' own steps have changed."""
 
     def _distribute(self, names: list[str], compression: type[Compressor]) -> None:
@@ -29,10 +29,6 @@ class AdasumSteps:
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Any number of passes may come before a step, which uses what they have added up."""
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As the optimizer's own."""
-        load_state_in_place(self, super().load_state_dict, state_dict)  # type: ignore[misc]
 
     def _name_in_this_world(self) -> str:
         if self._named_in != basics.generation():
@@ -54,10 +50,7 @@ class AdasumSteps:
     def step(self, closure: Any = None) -> Any:
         """One step of this rank alone, then all ranks' steps together."""
         parameters = [
-            one
-            for group in self.param_groups  # type: ignore[attr-defined]
-            for one in group["params"]
-            if one.requires_grad
+            one for group in self.param_groups for one in group["params"] if one.requires_grad
         ]
         before = [one.detach().clone() for one in parameters]
         result = super().step(closure)  # type: ignore[misc]
@@ -69,4 +62,5 @@ class AdasumSteps:
             grouped_allreduce_async_(changes, name=name, op=Adasum).wait()
             for one, old, change, (_, context) in zip(parameters, before, changes, pairs):
                 one.copy_(old + compression.decompress(change, context))
+        self._tell_inner_of_step()
         return result

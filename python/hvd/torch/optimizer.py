@@ -12,7 +12,9 @@ from hvd.basics import ProcessSet, global_process_set
 
 from .adasum_steps import AdasumSteps
 from .compression import Compression, Compressor
+from .gradient_step import Settings
 from .reduced_gradients import ReducedGradients
+from .wrapped_optimizer import WrappedOptimizer
 
 
 def _named(
@@ -52,16 +54,6 @@ def _named(
     return {parameter: by_parameter[parameter] for group in groups for parameter in group}
 
 
-def _own_class(optimizer: torch.optim.Optimizer, addition: type) -> Any:
-    """The same optimizer, sharing its groups and state, of a class with the addition."""
-    own = type(optimizer)
-    made: Any = object.__new__(type(own.__name__, (addition, own), {"__doc__": own.__doc__}))
-    made.__dict__.update(optimizer.__dict__)
-    # The step that a scheduler has wrapped is that of the optimizer that was given.
-    made.__dict__.pop("step", None)
-    return made
-
-
 def _group_names(
     groups: Sequence[Sequence[torch.nn.Parameter]], named: dict[torch.nn.Parameter, str]
 ) -> list[list[str]]:
@@ -75,7 +67,7 @@ def _group_names(
     chosen = [one for group in groups for one in group]
     if len(set(chosen)) != len(chosen):
         raise ValueError("a parameter stands in two groups")
-    return [[named[one] for one in group if one.requires_grad] for group in groups]
+    return [[named[one] for one in group] for group in groups]
 
 
 def DistributedOptimizer(
@@ -92,13 +84,16 @@ def DistributedOptimizer(
 ) -> Any:
     """Wraps an optimizer: its steps use the gradients of all ranks.
 
-    Gradients travel while the backward pass goes on, or at its end if all workers are on one host
-    and outnumber its cores. In the first step of each world, and with a Compressor of your own,
-    they travel after it, in ``synchronize()``. It stays an instance of the optimizer's class, and
-    shares its parameters and state.
+    Gradients travel while a backward pass goes on, or at its end if all workers are on one host and
+    outnumber its cores. ``backward()`` returns when they are reduced, so that they can be clipped,
+    unscaled, looked at or thrown away, as in one process. A parameter that has a gradient on no
+    rank has none afterwards. docs/python.md has the whole contract.
 
-    Optimizers with the same names of parameters make their first steps in each world in the same
-    order on all ranks.
+    It stays an instance of the optimizer's class, and shares its parameters and state. A copy, or
+    what ``torch.save()`` keeps of it, is an optimizer of the class that was given.
+
+    Optimizers with the same names of parameters make their first backward passes in each world in
+    the same order on all ranks.
 
     Args:
         named_parameters: ``model.named_parameters()``; the same names on all ranks. None: numbered.
@@ -121,13 +116,13 @@ def DistributedOptimizer(
         raise ValueError("op is Average, Sum or Adasum")
     if backward_passes_per_step <= 0:
         raise ValueError("backward_passes_per_step must be > 0")
-    if isinstance(optimizer, (ReducedGradients, AdasumSteps)):
+    if isinstance(optimizer, WrappedOptimizer):
         raise ValueError("this optimizer is already a DistributedOptimizer")
     named = _named(optimizer, named_parameters)
     if op == Adasum:
         if process_set is not global_process_set:
             raise NotImplementedError("Adasum does not support process sets yet")
-        combined: Any = _own_class(optimizer, AdasumSteps)
+        combined = AdasumSteps._made_of(optimizer)
         combined._distribute(list(named.values()), compression)
         return combined
 
@@ -135,11 +130,8 @@ def DistributedOptimizer(
         num_groups, groups = groups, None
     if num_groups < 0:
         raise ValueError("groups should be a non-negative integer or a list of list of tensors.")
-    made: Any = _own_class(optimizer, ReducedGradients)
-    made._distribute(
-        named,
+    settings = Settings(
         compression,
-        backward_passes_per_step,
         op,
         gradient_predivide_factor,
         [] if groups is None else _group_names(groups, named),
@@ -147,4 +139,6 @@ def DistributedOptimizer(
         sparse_as_dense,
         process_set,
     )
+    made = ReducedGradients._made_of(optimizer)
+    made._distribute(named, settings, backward_passes_per_step)
     return made

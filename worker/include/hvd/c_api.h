@@ -434,8 +434,26 @@ HVD_API int64_t hvd_reducer_size(hvd_reducer reducer);
 HVD_API int hvd_reducer_ready(hvd_reducer reducer, size_t index, const hvd_ready_event* ready);
 HVD_API int hvd_reducer_ready_sparse(hvd_reducer reducer, size_t index, const hvd_tensor* indices,
                                      const hvd_tensor* values);
+/* The same, and the gradient lies there now; its type and shape may be others than before, alike on
+ * all ranks. */
+HVD_API int hvd_reducer_ready_at(hvd_reducer reducer, size_t index, const hvd_tensor* gradient,
+                                 const hvd_ready_event* ready);
+/* Which gradients other ranks have in this step, and this one has not: their number, and as many
+ * indices as there is room for. Until hvd_reducer_synchronize() has returned HVD_OK, only these can
+ * become ready. Blocks for at most so many milliseconds: HVD_ERROR_NOT_READY if not all ranks have
+ * come so far; it goes on, and another call waits for the rest. Returns [usual], [set], [wait]. */
+HVD_API int hvd_reducer_missing_for(hvd_reducer reducer, int64_t timeout_ms, size_t* indices,
+                                    size_t capacity, size_t* count);
 /* Blocks until all is reduced. Returns [usual], [set], [wait]. */
 HVD_API int hvd_reducer_synchronize(hvd_reducer reducer);
+/* The same, for at most so many milliseconds: HVD_ERROR_NOT_READY if something is in flight; it
+ * goes on, and another call waits for the rest. */
+HVD_API int hvd_reducer_synchronize_for(hvd_reducer reducer, int64_t timeout_ms);
+/* After hvd_reducer_synchronize(), until the next step: whether a rank had this gradient, 1 or 0;
+ * one that none had is as it was. Negative: as above. */
+HVD_API int hvd_reducer_present(hvd_reducer reducer, size_t index);
+/* Whether hvd reads or writes memory of a gradient, 1 or 0. Negative: as above. */
+HVD_API int hvd_reducer_in_flight(hvd_reducer reducer);
 HVD_API int hvd_reducer_synchronized(hvd_reducer reducer); /* 1 or 0. Negative: as above */
 /* Rows of all ranks, of a sparse gradient; pointers and shapes are valid until the next step. */
 HVD_API int hvd_reducer_reduced(hvd_reducer reducer, size_t index, hvd_tensor* indices,

@@ -13,8 +13,11 @@
 //     }
 //
 // All ranks add the same gradients in the same order and call synchronize() equally often. Which of
-// them become ready, and in which order, may differ: what is not ready at synchronize() goes out as
-// zeros, so that a rank that did not use a parameter keeps nobody waiting.
+// them become ready, and in which order, may differ. At synchronize() the ranks tell each other
+// what they have, in one small collective. What only some of them have goes out as zeros from the
+// others, so that a rank that did not use a parameter keeps nobody waiting. What none of them has
+// is left out: nothing is sent, and its memory stays as it is, but for a sparse gradient's, which
+// is zero.
 //
 // A step is: collecting (ready), then synchronize(), then synchronized. The first ready() after it
 // begins the next step, as do next_step() and zero_gradients(). A second synchronize() in one step
@@ -22,13 +25,14 @@
 // no gradient at all in a step calls next_step().
 //
 // Ownership: the memory of gradients is the caller's, and belongs to hvd from the ready() that
-// completes a gradient until synchronize() has returned. All calls are safe from any thread, those
-// for different gradients at the same time; ready() also from a callback of hvd. Errors are those
-// of hvd/error.h. One that ready() throws has changed nothing. After one that synchronize() throws
-// the values of the gradients are not defined and the next step begins; the reducer may be used on,
-// after shutdown() and init() too.
+// completes a gradient until synchronize() has returned, or in_flight() is false. All calls are
+// safe from any thread, those for different gradients at the same time; ready() also from a
+// callback of hvd. Errors are those of hvd/error.h. One that ready() throws has changed nothing.
+// After one that synchronize() throws the values of the gradients are not defined and the next step
+// begins; the reducer may be used on, after shutdown() and init() too.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -79,13 +83,15 @@ class HVD_API GradientReducer {
  public:
   // Throws InvalidArgumentError if the options contradict each other.
   explicit GradientReducer(GradientReducerOptions options = {});
-  // Does not wait for what is in flight; its memory belongs to hvd until that is done.
+  // Does not wait for what is in flight; its memory belongs to hvd until that is done, which
+  // in_flight() tells before.
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
   // Before the first ready(). Returns its index: 0, 1, ... Throws InvalidArgumentError if the name
-  // is empty or taken, if this can not be reduced, or if it is too late.
+  // is empty or taken, if this can not be reduced, or if it is too late. The memory may be null if
+  // each ready() and rebind() names it.
   std::size_t add(std::string name, const TensorView& gradient);
   // The same for a gradient of which only some rows have values. The memory is used only with
   // sparse_as_dense, and may be null else. For Average and Sum; not compressed, in no group.
@@ -98,14 +104,31 @@ class HVD_API GradientReducer {
   // InvalidArgumentError if that is one pass too many, or there is no such gradient.
   void ready(std::size_t index, const std::shared_ptr<ReadyEvent>& event = {});
   void ready(std::string_view name, const std::shared_ptr<ReadyEvent>& event = {});
+  // The same, and the gradient lies there now. Its type and shape may be others than before, alike
+  // on all ranks: else synchronize() throws DisagreementError, or what the collective finds.
+  void ready(std::size_t index, const TensorView& gradient,
+             const std::shared_ptr<ReadyEvent>& event = {});
   // Of add_sparse(); the rows are copied at once.
   void ready(std::size_t index, const SparseGradient& gradient);
   void ready(std::string_view name, const SparseGradient& gradient);
 
+  // The gradients that other ranks have in this step, and this one has not. Blocks until all ranks
+  // have called it, or synchronize(). Until synchronize() has returned, ready() takes these only:
+  // it is for callers that have no memory for a gradient before it is needed. For at most so long:
+  // false, and it goes on; the next call waits for the rest. Throws as synchronize() does.
+  bool missing_for(std::chrono::milliseconds timeout, std::vector<std::size_t>& indices);
+
   // Sends what has not been sent, with zeros for what had no pass, and blocks until all is reduced.
   // Throws the first error, when nothing is in flight any more.
   void synchronize();
+  // The same, for at most so long. False: it goes on, and the next call waits for the rest.
+  bool synchronize_for(std::chrono::milliseconds timeout);
   bool synchronized() const;
+  // After synchronize(), until the next step: whether a rank had this gradient. Else it is as it
+  // was.
+  bool present(std::size_t index) const;
+  // Whether hvd reads or writes memory of a gradient, of this step or of one that was given up.
+  bool in_flight() const;
   // The rows of all ranks, after synchronize(), until the next step: of a sparse gradient without
   // sparse_as_dense. The indices are int64.
   SparseGradient reduced(std::size_t index) const;
