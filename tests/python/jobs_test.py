@@ -174,6 +174,15 @@ def test_killed_workers_change_no_bit_of_the_result(kind):
     assert results(kind, 2) == undisturbed
 
 
+def test_programs_that_lose_workers_end_with_the_weights_of_one_process(tmp_path):
+    names = ["momentum_and_decay", "gan_generator_first", "reentrant_checkpoints_behind_a_layer"]
+    flags = ("-np", 2, "--min-np", 2)
+    job = run_job(*flags, *program("torch_programs_elastic.py"), tmp_path, *names)
+    assert job.returncode == 0, job.stderr
+    for rank in range(2):
+        assert lines(job, rank)[-1] == "as one process: 3 programs, 3 kills", job.stdout
+
+
 def test_a_newcomer_has_what_the_callbacks_of_the_others_have_set():
     flags = ["-np", 2, "--min-np", 2, "--restarts", 10]
     job = run_job(*flags, *program("reset_program.py"), 8)

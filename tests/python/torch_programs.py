@@ -1,7 +1,8 @@
-# Training programs that are right in one process, written once for three ways of running them: alone,
-# over DistributedDataParallel, and over hvd.DistributedOptimizer. A program gets a way, makes its
-# modules and optimizers with it, and gives a function that makes step number i. All that lasts from
-# step to step lies in these modules and optimizers, so that an elastic job can repeat a step.
+# Training programs that are right in one process, written once for three ways of running them:
+# alone, over DistributedDataParallel, and over hvd.DistributedOptimizer. A program gets a way,
+# makes its modules and optimizers with it, and gives a function that makes step number i. All that
+# lasts from step to step lies in these modules and optimizers, so that an elastic job can repeat
+# a step.
 import contextlib
 import dataclasses
 import functools
@@ -76,6 +77,7 @@ class Program:
     make: object
     ddp: bool = True  # whether DistributedDataParallel can run it
     exact: bool = True
+    elastic: bool = True  # whether all that lasts lies in modules and optimizers
     least_torch: tuple = (1, 13)
 
 
@@ -475,7 +477,7 @@ def a_closure(way):
     return step
 
 
-@program(least_torch=(2, 3), exact=False)
+@program(least_torch=(2, 3), exact=False, elastic=False)  # the scale
 def a_gradient_scaler(way):
     module = network(dtype=torch.float32)
     wrapped = way.model(module)
@@ -609,7 +611,7 @@ def tied_weights(way):
     return step
 
 
-@program(ddp=False)  # it would need to be made anew
+@program(ddp=False, elastic=False)  # models of a state keep their memory
 def the_type_changes(way):
     module, wrapped, optimizer = one_network(way, sgd)
 
@@ -623,7 +625,7 @@ def the_type_changes(way):
     return step
 
 
-@program(ddp=False)
+@program(ddp=False, elastic=False)  # a newcomer's has another size
 def a_parameter_grows(way):
     weight = torch.nn.Parameter(torch.ones(5, dtype=torch.float64))
     holder = torch.nn.ParameterList([weight])
