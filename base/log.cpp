@@ -9,6 +9,7 @@
 #include <mutex>
 #include <unistd.h>
 
+#include "base/fork_lock.h"
 #include "base/printable.h"
 
 namespace hvd {
@@ -17,7 +18,12 @@ namespace {
 constexpr std::array<std::string_view, 7> kNames = {"trace", "debug", "info", "warning",
                                                     "error", "fatal", "off"};
 constinit std::atomic<LogLevel> current_level{LogLevel::warning};
-std::mutex options_mutex;
+
+std::mutex& options_mutex() {
+  static auto& kept = *new std::mutex;
+  [[maybe_unused]] static const bool is_free_in_children = (keep_free_in_children(kept), true);
+  return kept;
+}
 
 LogOptions& options() {
   static auto* const kept = new LogOptions;  // outlives every static that may still log
@@ -51,7 +57,7 @@ std::optional<LogLevel> parse_log_level(std::string_view name) {
 }
 
 void set_log_options(LogOptions new_options) {
-  const std::lock_guard lock(options_mutex);
+  const std::lock_guard lock(options_mutex());
   current_level = new_options.level;
   options() = std::move(new_options);
 }
@@ -59,7 +65,7 @@ void set_log_options(LogOptions new_options) {
 bool log_enabled(LogLevel level) { return level >= current_level.load(std::memory_order_relaxed); }
 
 void log_line(LogLevel level, std::string_view message) {
-  const std::lock_guard lock(options_mutex);
+  std::unique_lock lock(options_mutex());
   std::string line = "[";
   if (options().show_time) line.append(time_of_day()).append(" ");
   if (!options().who.empty()) line.append(options().who).append(" ");
@@ -67,6 +73,7 @@ void log_line(LogLevel level, std::string_view message) {
       .append("] ")
       .append(printable_lines(message))
       .append("\n");
+  lock.unlock();  // whoever reads may take its time
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <mutex>
 
+#include "base/fork_lock.h"
+
 namespace hvd {
 namespace {
 
 struct ProcessTime {
+  ProcessTime() { keep_free_in_children(mutex); }
   std::mutex mutex;
   OwnTime own{kOwnTimePace};
 };

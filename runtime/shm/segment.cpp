@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/fork_lock.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -21,12 +22,13 @@ constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 // The segments that this process has mapped, by device and inode.
 struct Mapped {
+  Mapped() { keep_free_in_children(mutex); }
   std::mutex mutex;
   std::map<std::pair<dev_t, ino_t>, std::weak_ptr<Segment>> segments;
 };
 
 Mapped& mapped_here() {
-  static Mapped mapped;
+  static auto& mapped = *new Mapped;
   return mapped;
 }
 

@@ -170,6 +170,43 @@ TEST_F(Api, AForkedChildIsToldAtOnceThatItHasNoWorld) {
   EXPECT_EQ(healthy, kChildren);
 }
 
+// Threads of the parent make worlds and shared tensors at the moment of the fork. The child makes
+// its own, and what it needs for that was locked by threads that it does not have.
+TEST(ApiLifecycle, AForkedChildCanMakeAWorldAndSharedTensorsOfItsOwn) {
+  std::atomic<bool> over = false;
+  std::thread worlds([&over] {
+    while (!over) {
+      hvd::init();
+      hvd::shutdown();
+    }
+  });
+  std::thread tensors([&over] {
+    while (!over) hvd::empty({1}, hvd::DataType::uint8);
+  });
+
+  int healthy = 0;
+  constexpr int kChildren = 100;
+  for (int i = 0; i < kChildren; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      const auto tensor = hvd::empty({1}, hvd::DataType::uint8);
+      hvd::init();
+      const bool is_alone = hvd::size() == 1;
+      hvd::shutdown();
+      ::_exit(is_alone ? 0 : 1);
+    }
+    int status = -1;
+    if (::waitpid(child, &status, 0) != child || status != 0) break;
+    ++healthy;
+  }
+
+  over = true;
+  worlds.join();
+  tensors.join();
+  EXPECT_EQ(healthy, kChildren);
+}
+
 TEST(ApiVersion, IsThatOfTheHeaders) {
   EXPECT_STREQ(hvd::version(), HVD_VERSION_STRING);
   EXPECT_EQ(HVD_VERSION, HVD_VERSION_MAJOR * 10000 + HVD_VERSION_MINOR * 100 + HVD_VERSION_PATCH);

@@ -20,6 +20,7 @@
 #include <hvd/types.h>
 
 #include "base/forced_unwind.h"
+#include "base/fork_lock.h"
 #include "base/text.h"
 
 namespace hvd::c_api {
@@ -165,7 +166,7 @@ std::shared_ptr<ReadyEvent> cuda_event_of(const hvd_ready_event& event);
 template <typename T>
 class Registry {
  public:
-  explicit Registry(const char* what) : what_(what) {}
+  explicit Registry(const char* what) : what_(what) { keep_free_in_children(mutex_); }
   std::int64_t add(std::shared_ptr<T> thing) {
     const std::lock_guard lock(mutex_);
     things_.emplace(++last_, std::move(thing));

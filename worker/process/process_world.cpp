@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <pthread.h>
 #include <thread>
 #include <unistd.h>
 
 #include <hvd/error.h>
 
+#include "base/fork_lock.h"
 #include "base/log.h"
 #include "base/security/crypto.h"
 #include "base/text.h"
@@ -26,12 +28,18 @@ ProcessWorld& ProcessWorld::instance() {
   return only;
 }
 
-// A child does not have the thread that holds a lock while the process is forked: the lock would
-// stay locked there forever, and a child that asks whether there is a world would hang. So the
-// thread that forks takes the lock, and both processes give it back.
 ProcessWorld::ProcessWorld() {
-  ::pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
-                   [] { instance().mutex_.unlock(); });
+  keep_free_in_children(mutex_);
+  ::pthread_atfork(nullptr, nullptr, [] { instance().begin_in_child(); });
+}
+
+// A thread of the parent may hold the first lock for as long as a world takes to form, which fork()
+// does not wait for. The child does not have that thread: it gets a new lock, and measures its own
+// worlds with locks of its own.
+void ProcessWorld::begin_in_child() {
+  std::construct_at(&lifecycle_mutex_);
+  meter_ = std::make_shared<runtime::WorkMeter>();
+  std::construct_at(&entry_timer_, [meter = meter_] { return meter->received(); });
 }
 
 std::shared_ptr<runtime::World> ProcessWorld::world() const {

@@ -170,6 +170,7 @@ class ProcessWorld {
 
  private:
   ProcessWorld();
+  void begin_in_child();
   static void register_end_of_program();
   void end_of_program(int exit_code);
   // For the agent, which asks for a person, or before it stops this process.
@@ -218,7 +219,7 @@ class ProcessWorld {
   AgentChannel* agent_ = nullptr;
 
   // Of all worlds of this process; safe from any thread.
-  const std::shared_ptr<runtime::WorkMeter> meter_ = std::make_shared<runtime::WorkMeter>();
+  std::shared_ptr<runtime::WorkMeter> meter_ = std::make_shared<runtime::WorkMeter>();
   EntryTimer entry_timer_{[meter = meter_] { return meter->received(); }};
 
   // Under mutex_.
