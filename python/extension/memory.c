@@ -27,9 +27,11 @@ static PyObject* memory_new(PyTypeObject* type, PyObject* arguments, PyObject* k
   return (PyObject*)self;
 }
 
+/* Giving gigabytes back takes the kernel long: other threads run meanwhile. */
 static void memory_dealloc(PyObject* object) {
-  hvd_free(((memory*)object)->bytes);
-  PyTypeObject* const type = Py_TYPE(object);
+  void* const bytes = ((memory*)object)->bytes;
+  Py_BEGIN_ALLOW_THREADS hvd_free(bytes);
+  Py_END_ALLOW_THREADS PyTypeObject* const type = Py_TYPE(object);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }

@@ -137,15 +137,17 @@ Segment::~Segment() {
 // few milliseconds.
 Status Segment::reserve(std::size_t offset, std::size_t bytes) const {
   constexpr std::size_t kPiece = std::size_t{8} << 20;
-  const std::size_t end = offset + bytes;
-  while (offset < end) {
-    const std::size_t piece = std::min(kPiece, end - offset);
-    if (::fallocate(fd_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(piece)) == 0) {
-      offset += piece;
+  std::size_t reserved = 0;
+  while (reserved < bytes) {
+    const std::size_t piece = std::min(kPiece, bytes - reserved);
+    if (::fallocate(fd_.get(), 0, static_cast<off_t>(offset + reserved),
+                    static_cast<off_t>(piece)) == 0) {
+      reserved += piece;
     } else if (errno != EINTR) {
+      const Status why = Status::from_errno("fallocate", errno);
+      if (reserved > 0) give_back(offset, reserved);
       return {Code::resource_exhausted,
-              cat("the machine cannot give ", bytes,
-                  " bytes of shared memory: ", Status::from_errno("fallocate", errno).message())};
+              cat("the machine cannot give ", bytes, " bytes of shared memory: ", why.message())};
     }
   }
   return {};

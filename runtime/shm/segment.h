@@ -50,7 +50,8 @@ class Segment {
   std::size_t size() const { return size_; }
   // To hand on.
   int fd() const { return fd_.get(); }
-  // Makes sure that these bytes can be touched; resource_exhausted: they cannot.
+  // Makes sure that these bytes, of which none is reserved yet, can be touched. resource_exhausted:
+  // they cannot, and none of them is kept.
   Status reserve(std::size_t offset, std::size_t bytes) const;
   // Gives whole pages back to the machine. They are zeros from now on.
   void give_back(std::size_t offset, std::size_t bytes) const;

@@ -62,7 +62,22 @@ int SharedHeap::fd() {
   return open().ok() ? file_.get() : -1;
 }
 
+// The kernel takes seconds for gigabytes. The range is nobody else's meanwhile, so that it needs no
+// lock.
 Result<std::byte*> SharedHeap::allocate(std::size_t bytes) {
+  const auto range = take_range(bytes);
+  HVD_RETURN_IF_ERROR(range.status());
+  const Status reserved = segment_->reserve(range->offset, range->size);
+  const std::lock_guard lock(mutex_);
+  if (!reserved.ok()) {
+    return_range(*range);
+    return reserved;
+  }
+  allocated_.emplace(range->offset, range->size);
+  return segment_->data() + range->offset;
+}
+
+Result<SharedHeap::Range> SharedHeap::take_range(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   HVD_RETURN_IF_ERROR(map());
   if (bytes > segment_->size()) {
@@ -75,24 +90,29 @@ Result<std::byte*> SharedHeap::allocate(std::size_t bytes) {
     return Status(Code::resource_exhausted, "no memory is left to share");
   }
   const auto [offset, room] = *found;
-  HVD_RETURN_IF_ERROR(segment_->reserve(offset, size));
   free_.erase(found);
   if (room > size) free_.emplace(offset + size, room - size);
-  allocated_.emplace(offset, size);
-  return segment_->data() + offset;
+  return Range{offset, size};
 }
 
 void SharedHeap::free(const std::byte* memory) {
   const auto where = offset_of(memory, 1);
   if (!where) return;
+  Range range;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = allocated_.find(*where);
+    if (found == allocated_.end()) return;
+    range = {found->first, found->second};
+    allocated_.erase(found);
+  }
+  segment_->give_back(range.offset, range.size);
   const std::lock_guard lock(mutex_);
-  const auto found = allocated_.find(*where);
-  if (found == allocated_.end()) return;
-  std::size_t offset = found->first;
-  std::size_t size = found->second;
-  allocated_.erase(found);
-  segment_->give_back(offset, size);
+  return_range(range);
+}
 
+void SharedHeap::return_range(Range range) {
+  auto [offset, size] = range;
   const auto next = free_.lower_bound(offset);
   const bool joins_next = next != free_.end() && next->first == offset + size;
   if (joins_next) size += next->second;

@@ -7,7 +7,8 @@
 // need no message. No rank can write into the memory of another: a rank that is late, and reads on
 // after the world has failed, changes nothing.
 //
-// Any thread may call.
+// Any thread may call. No call waits for another one's system call on tensors: the kernel takes
+// seconds for gigabytes.
 #pragma once
 
 #include <atomic>
@@ -43,9 +44,16 @@ class SharedHeap {
 
  private:
   explicit SharedHeap(const SharedHeap* parent);
+  struct Range {
+    std::size_t offset = 0;
+    std::size_t size = 0;
+  };
+  // Of so many bytes, in whole pages, that is neither free any more nor allocated yet.
+  Result<Range> take_range(std::size_t bytes);
   // Under the mutex.
   Status open();
   Status map();
+  void return_range(Range range);
 
   const SharedHeap* const parent_;  // that of the process that this one was forked from
   const pid_t owner_;

@@ -1,4 +1,8 @@
 # The rows that numpy_ops_test.py leaves out: shapes at the edge, process sets, names and groups.
+import sys
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -212,6 +216,30 @@ def test_views_of_shared_memory_keep_it():
     del del_me
     hvd.allreduce_(part, op=hvd.Sum)
     assert part.tolist() == [sum(range(hvd.size()))] * 3
+
+
+def test_other_threads_run_while_shared_memory_is_given_back():
+    switch_interval = sys.getswitchinterval()
+    sys.setswitchinterval(3600)  # no thread has to stop for another one
+    ran = []
+    deadline = time.monotonic() + 60
+    try:
+        while not ran and time.monotonic() < deadline:
+            arrays = [hvd.empty(4 << 20) for _ in range(4)]
+            for index in range(4):
+                arrays[index][:] = 1
+            begins = threading.Semaphore(0)
+            other = threading.Thread(target=lambda: begins.acquire() and ran.append(True))
+            other.start()
+            begins.release()
+            arrays.clear()
+            had_run = bool(ran)
+            other.join()
+            if not had_run:
+                ran.clear()
+    finally:
+        sys.setswitchinterval(switch_interval)
+    assert ran
 
 
 def test_impossible_shapes_of_shared_memory_are_refused():

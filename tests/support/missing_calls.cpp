@@ -7,6 +7,7 @@
 #include <linux/seccomp.h>
 #include <map>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -27,8 +28,8 @@ sock_filter expect(unsigned value, std::size_t skipped) {
 sock_filter answer(unsigned what) { return sock_filter BPF_STMT(BPF_RET | BPF_K, what); }
 sock_filter fail(int error) { return answer(SECCOMP_RET_ERRNO | static_cast<unsigned>(error)); }
 
-// `rules` begin with the number of the call loaded.
-bool install(const std::vector<sock_filter>& rules) {
+// `rules` begin with the number of the call loaded. Negative: the kernel takes no such filter.
+int install(const std::vector<sock_filter>& rules, unsigned flags = 0) {
 #if defined(__x86_64__)
   constexpr unsigned kArchitecture = AUDIT_ARCH_X86_64;
 #elif defined(__aarch64__)
@@ -44,8 +45,8 @@ bool install(const std::vector<sock_filter>& rules) {
   program.insert(program.end(), rules.begin(), rules.end());
   program.push_back(answer(SECCOMP_RET_ALLOW));
   sock_fprog whole{static_cast<unsigned short>(program.size()), program.data()};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &whole) == 0;
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return -1;
+  return static_cast<int>(::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &whole));
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ bool take_away(const std::vector<std::string>& calls, int error) {
     rules.push_back(expect(number->second, 1));
     rules.push_back(fail(error));
   }
-  return install(rules);
+  return install(rules) == 0;
 }
 
 bool take_away_watch(int fd) {
@@ -71,7 +72,22 @@ bool take_away_watch(int fd) {
   constexpr std::size_t kOperation = offsetof(seccomp_data, args[1]);
   constexpr std::size_t kDescriptor = offsetof(seccomp_data, args[2]);
   return install({expect(SYS_epoll_ctl, 5), load(kOperation), expect(EPOLL_CTL_ADD, 3),
-                  load(kDescriptor), expect(static_cast<unsigned>(fd), 1), fail(ENOSPC)});
+                  load(kDescriptor), expect(static_cast<unsigned>(fd), 1), fail(ENOSPC)}) == 0;
+}
+
+UniqueFd hold_reservations() {
+  constexpr std::size_t kMode = offsetof(seccomp_data, args[1]);
+  return UniqueFd(
+      install({expect(SYS_fallocate, 3), load(kMode), expect(0, 1), answer(SECCOMP_RET_USER_NOTIF)},
+              SECCOMP_FILTER_FLAG_NEW_LISTENER));
+}
+
+bool answer_next(const UniqueFd& held, int error) {
+  seccomp_notif call{};
+  if (::ioctl(held.get(), SECCOMP_IOCTL_NOTIF_RECV, &call) != 0) return false;
+  seccomp_notif_resp response{.id = call.id, .val = 0, .error = -error, .flags = 0};
+  if (error == 0) response.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+  return ::ioctl(held.get(), SECCOMP_IOCTL_NOTIF_SEND, &response) == 0;
 }
 
 int without_threads(const std::function<int()>& act) {

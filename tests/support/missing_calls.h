@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/unique_fd.h"
+
 namespace hvd::test {
 
 // Names as in <sys/syscall.h>: "close_range", "pidfd_open", "getrandom". For good. False if the
@@ -15,6 +17,12 @@ bool take_away(const std::vector<std::string>& calls, int error);
 // The same for the watch of this descriptor by an epoll, as if the user had no more of them
 // (fs.epoll.max_user_watches).
 bool take_away_watch(int fd);
+
+// Holds each fallocate() of the calling thread that reserves memory until answer_next(). The
+// descriptor is readable while one is held; empty: the kernel takes no such filter.
+UniqueFd hold_reservations();
+// Waits for the next one; then it fails with `error`, or is done if that is 0.
+bool answer_next(const UniqueFd& held, int error);
 
 // Runs `act` in a fork of this process that can start no thread. Its exit code; 77 if the kernel
 // takes no such filter.

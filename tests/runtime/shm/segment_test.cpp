@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace hvd::test {
@@ -46,6 +47,17 @@ TEST(ShmSegment, AReservationThatFailsIsAnErrorAndNoSignal) {
   ASSERT_TRUE(made.ok());
   const Status reserved = (*made)->reserve(1 << 20, 4096);
   EXPECT_EQ(reserved.code(), Code::resource_exhausted) << reserved.to_string();
+}
+
+// Its size is sealed: the second piece of memory lies beyond its end.
+TEST(ShmSegment, AReservationThatFailsHalfWayKeepsNothing) {
+  constexpr std::size_t kBytes = std::size_t{12} << 20;
+  auto made = Segment::create(kBytes);
+  ASSERT_TRUE(made.ok());
+  EXPECT_EQ((*made)->reserve(0, 2 * kBytes).code(), Code::resource_exhausted);
+  struct stat what {};
+  ASSERT_EQ(::fstat((*made)->fd(), &what), 0);
+  EXPECT_EQ(what.st_blocks, 0);
 }
 
 TEST(ShmSegment, BeyondTheLimitOfTheSizeOfFilesIsAnErrorAndNoSignal) {

@@ -1,19 +1,29 @@
 #include "runtime/shm/shared_heap.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <future>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
+#include "base/socket.h"
 #include "runtime/shm/segment.h"
 #include "tests/runtime/shm/shm_ranks.h"
+#include "tests/support/missing_calls.h"
 
 namespace hvd::runtime {
 namespace {
+
+using test::answer_next;
+using test::hold_reservations;
+using test::kLong;
 
 std::byte* allocated(std::size_t bytes) {
   const auto memory = SharedHeap::of_process().allocate(bytes);
@@ -36,6 +46,54 @@ std::size_t size_of_file(int fd) {
   EXPECT_EQ(::fstat(fd, &what), 0);
   return static_cast<std::size_t>(what.st_size);
 }
+
+blkcnt_t blocks_of_file(int fd) {
+  struct stat what {};
+  EXPECT_EQ(::fstat(fd, &what), 0);
+  return what.st_blocks;
+}
+
+// A thread that allocates two pieces of memory at once, which the kernel gives when the test says.
+class HeldAllocation {
+ public:
+  HeldAllocation() {
+    SharedHeap::of_process().free(allocated(1));  // it is mapped
+    std::promise<void> held;
+    thread_ = std::thread([this, &held] {
+      held_ = hold_reservations();
+      held.set_value();
+      if (held_) memory_ = SharedHeap::of_process().allocate(kBytes);
+    });
+    held.get_future().wait();
+  }
+  ~HeldAllocation() { end(); }
+  HeldAllocation(const HeldAllocation&) = delete;
+  HeldAllocation& operator=(const HeldAllocation&) = delete;
+
+  bool is_possible() const { return static_cast<bool>(held_); }
+  bool is_under_way() const { return wait_for(held_.get(), POLLIN, Clock::now() + kLong).ok(); }
+  // The end of the allocation, if the kernel answers its calls in this way.
+  Result<std::byte*> answer(std::vector<int> errors) {
+    answers_ = std::move(errors);
+    end();
+    return memory_;
+  }
+  static constexpr std::size_t kBytes = std::size_t{16} << 20;
+
+ private:
+  void end() {
+    if (!thread_.joinable()) return;
+    for (const int error : held_ ? answers_ : std::vector<int>()) {
+      EXPECT_TRUE(answer_next(held_, error));
+    }
+    thread_.join();
+  }
+
+  UniqueFd held_;
+  std::vector<int> answers_{ENOSPC};
+  Result<std::byte*> memory_ = Status(Code::internal, "nothing was allocated");
+  std::thread thread_;
+};
 
 bool is_zero(const std::byte* memory, std::size_t bytes) {
   return std::all_of(memory, memory + bytes, [](std::byte byte) { return byte == std::byte{0}; });
@@ -65,6 +123,38 @@ TEST(SharedHeap, MergesFreeBlocksInAnyOrder) {
     EXPECT_EQ(whole, pieces.front()) << ::testing::PrintToString(order);
     heap.free(whole);
   } while (std::next_permutation(order.begin(), order.end()));
+}
+
+// Gigabytes take the kernel seconds, and a world that forms needs the descriptor.
+TEST(SharedHeap, NobodyWaitsWhileTheKernelGivesMemoryToAnother) {
+  auto& heap = SharedHeap::of_process();
+  std::byte* const before = allocated(page_bytes());
+  HeldAllocation large;
+  if (!large.is_possible()) GTEST_SKIP() << "the kernel takes no filter of system calls";
+  ASSERT_TRUE(large.is_under_way());
+  auto small = std::async(std::launch::async, [&] {
+    EXPECT_GE(heap.fd(), 0);
+    heap.free(before);
+    return allocated(page_bytes());
+  });
+  EXPECT_EQ(small.wait_for(kLong), std::future_status::ready);
+  const auto memory = large.answer({0, 0});
+  ASSERT_TRUE(memory.ok()) << memory.status().to_string();
+  EXPECT_TRUE(is_zero(*memory, HeldAllocation::kBytes));
+  heap.free(*memory);
+  heap.free(small.get());
+}
+
+TEST(SharedHeap, KeepsNothingOfAnAllocationThatFails) {
+  auto& heap = SharedHeap::of_process();
+  const auto blocks = blocks_of_file(heap.fd());
+  HeldAllocation large;
+  if (!large.is_possible()) GTEST_SKIP() << "the kernel takes no filter of system calls";
+  EXPECT_EQ(large.answer({0, ENOSPC}).status().code(), Code::resource_exhausted);
+  EXPECT_EQ(blocks_of_file(heap.fd()), blocks);
+  std::byte* const again = allocated(HeldAllocation::kBytes);
+  EXPECT_EQ(heap.offset_of(again, HeldAllocation::kBytes), 0U);
+  heap.free(again);
 }
 
 TEST(SharedHeap, KnowsItsOwnAddresses) {
