@@ -9,6 +9,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 
+#include "base/frame_sender.h"
 #include "base/printable.h"
 #include "base/text.h"
 
@@ -206,16 +207,7 @@ Status wait_for(int fd, short events, TimePoint deadline, int interrupt) {
 }
 
 Status send_all(int fd, std::string_view bytes, TimePoint deadline) {
-  while (!bytes.empty()) {
-    HVD_RETURN_IF_ERROR(wait_for(fd, POLLOUT, deadline).with_context("send"));
-    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(sent));
-    } else if (errno != EINTR && errno != EAGAIN) {
-      return Status::from_errno("send", errno);
-    }
-  }
-  return {};
+  return send_off(fd, bytes, deadline);
 }
 
 Result<Frame> receive_frame(int fd, FrameDecoder& decoder, TimePoint deadline) {

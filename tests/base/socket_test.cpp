@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <thread>
 
+#include "base/frame_sender.h"
 #include "base/wire.h"
 #include "tests/support/process.h"
 
@@ -130,6 +131,29 @@ TEST(Socket, ReceivesFrameAfterFrameAndThenTheEnd) {
   EXPECT_EQ(receive_frame(pair->second.get(), decoder, generous())->payload, "b");
   EXPECT_EQ(receive_frame(pair->second.get(), decoder, generous()).status().code(),
             Code::unavailable);
+}
+
+// Else the other side would take the beginning of the next frame for the end of that one.
+TEST(FrameSender, AFrameThatCameOnlyHalfThroughIsFinishedBeforeTheNext) {
+  const auto pair = *socket_pair();
+  const int sending = pair.first.get();
+  const std::string large = encode_frame(1, std::string(std::size_t{4} << 20, 'x'));
+  FrameSender sender;
+  const auto soon = [] { return Clock::now() + milliseconds(10); };
+  EXPECT_EQ(sender.send(sending, large, soon()).code(), Code::deadline_exceeded);
+  EXPECT_EQ(sender.send(sending, encode_frame(2, "given up"), soon()).code(),
+            Code::deadline_exceeded);
+
+  std::thread reader([&] {
+    FrameDecoder decoder;
+    for (const std::uint16_t kind : {1, 3}) {
+      const auto frame = receive_frame(pair.second.get(), decoder, generous());
+      ASSERT_TRUE(frame.ok()) << frame.status().to_string();
+      EXPECT_EQ(frame->kind, kind);
+    }
+  });
+  EXPECT_TRUE(sender.send(sending, encode_frame(3, "the next"), generous()).ok());
+  reader.join();
 }
 
 TEST(Socket, ReceivingRubbishIsDataLoss) {

@@ -296,7 +296,7 @@ bool AgentChannel::wait_for_stop(TimePoint deadline) const {
 
 Status AgentChannel::send(const std::string& frame) {
   const std::lock_guard lock(send_mutex_);
-  return send_all(fd_.get(), frame, Clock::now() + kSendTimeout).with_context("tell the agent");
+  return sender_.send(fd_.get(), frame, Clock::now() + kSendTimeout).with_context("tell the agent");
 }
 
 Status AgentChannel::send_initialised() {

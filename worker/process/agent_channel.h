@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/frame.h"
+#include "base/frame_sender.h"
 #include "base/machine/life_lock.h"
 #include "base/protocol/worker_link.h"
 #include "base/protocol/world_document.h"
@@ -109,6 +110,7 @@ class AgentChannel {
   const worker_link::Welcome welcome_;
   const std::optional<WorldDocument> first_world_;
   std::mutex send_mutex_;
+  FrameSender sender_;  // under send_mutex_
   mutable std::mutex mutex_;
   mutable std::condition_variable stopped_;
   std::string world_;
