@@ -190,6 +190,9 @@ struct Unreachable {
   static constexpr Kind kKind = Kind::unreachable;
   static constexpr std::size_t kMaxHost = 1'000;  // bytes
   std::string host;
+  Status check() const {
+    return host.size() <= kMaxHost ? Status() : Status(Code::data_loss, "the host is too long");
+  }
   HVD_MESSAGE_FIELDS(Unreachable, host)
 };
 

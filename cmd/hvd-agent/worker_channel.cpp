@@ -10,6 +10,18 @@
 #include "base/text.h"
 
 namespace hvd::agent {
+namespace {
+
+// Whether the frame is such a message, which `act` then gets.
+template <typename Message, typename Act>
+bool read(const Frame& frame, Act act) {
+  if (static_cast<worker_link::Kind>(frame.kind) != Message::kKind) return false;
+  auto message = Message::decode(frame.payload);
+  if (message.ok()) act(*message);
+  return message.ok();
+}
+
+}  // namespace
 
 Status WorkerChannel::open(EventLoop& loop, UniqueFd socket, std::string welcome,
                            SharedBytes world) {
@@ -157,45 +169,48 @@ void WorkerChannel::receive() {
 }
 
 void WorkerChannel::handle(const Frame& frame) {
-  using worker_link::Kind;
-  const auto kind = static_cast<Kind>(frame.kind);
-  if (kind == Kind::initialised && worker_link::Initialised::decode(frame.payload).ok()) {
-    tell(false);
-  } else if (kind == Kind::done && worker_link::Done::decode(frame.payload).ok()) {
-    tell(true);
-  } else if (kind == Kind::ready && worker_link::Ready::decode(frame.payload).ok()) {
-    if (!std::exchange(told_ready_, true) && may_tell()) listener_.ready();
-  } else if (kind == Kind::leave && worker_link::Leave::decode(frame.payload).ok()) {
-    if (!std::exchange(told_leaves_, true) && may_tell()) listener_.leaves();
-  } else if (auto left = worker_link::Left::decode(frame.payload);
-             kind == Kind::left && left.ok()) {
-    if (!std::exchange(told_left_, true) && may_tell()) listener_.left(std::move(*left));
-  } else if (auto lost = worker_link::Unreachable::decode(frame.payload);
-             kind == Kind::unreachable && lost.ok() &&
-             lost->host.size() <= worker_link::Unreachable::kMaxHost) {
-    if (may_tell()) listener_.cannot_reach(std::move(lost->host));
-  } else if (kind == Kind::alive && worker_link::Alive::decode(frame.payload).ok()) {
-    listener_.alive();
-  } else if (kind == Kind::activity_wanted &&
-             worker_link::ActivityWanted::decode(frame.payload).ok()) {
-    if (may_tell()) listener_.activity_wanted();
-  } else if (auto activity = worker_link::Activity::decode(frame.payload);
-             kind == Kind::activity && activity.ok()) {
-    if (activity->id != worker_link::Activity::kAtTheEnd || may_tell()) {
-      listener_.activity(std::move(*activity));
-    }
-  } else if (auto report = worker_link::WorkReport::decode(frame.payload);
-             kind == Kind::work_report && report.ok()) {
-    listener_.work(std::move(report->reading));
-  } else if (const auto committed = worker_link::Committed::decode(frame.payload);
-             kind == Kind::committed && committed.ok()) {
-    if (committed->generation <= told_committed_ || !may_tell()) return;
-    told_committed_ = committed->generation;
-    listener_.committed(committed->generation);
-  } else if (!std::exchange(said_unknown_kind_, true)) {
-    listener_.problem(cat("sent a message on its descriptor that cannot be read (kind ", frame.kind,
-                          ", ", frame.payload.size(), " bytes); it is ignored"));
-  }
+  if (take(frame) || std::exchange(said_unknown_kind_, true)) return;
+  listener_.problem(cat("sent a message on its descriptor that cannot be read (kind ", frame.kind,
+                        ", ", frame.payload.size(), " bytes); it is ignored"));
+}
+
+bool WorkerChannel::take(const Frame& frame) {
+  using namespace worker_link;  // NOLINT(google-build-using-namespace): all of its messages
+  return read<WorkReport>(frame, [&](auto& said) { listener_.work(std::move(said.reading)); }) ||
+         read<Alive>(frame, [&](auto&) { listener_.alive(); }) ||
+         read<Initialised>(frame, [&](auto&) { tell(false); }) ||
+         read<Done>(frame, [&](auto&) { tell(true); }) ||
+         read<Ready>(frame,
+                     [&](auto&) {
+                       if (!std::exchange(told_ready_, true) && may_tell()) listener_.ready();
+                     }) ||
+         read<Leave>(frame,
+                     [&](auto&) {
+                       if (!std::exchange(told_leaves_, true) && may_tell()) listener_.leaves();
+                     }) ||
+         read<Left>(frame,
+                    [&](auto& said) {
+                      if (!std::exchange(told_left_, true) && may_tell())
+                        listener_.left(std::move(said));
+                    }) ||
+         read<Unreachable>(frame,
+                           [&](auto& said) {
+                             if (may_tell()) listener_.cannot_reach(std::move(said.host));
+                           }) ||
+         read<ActivityWanted>(frame,
+                              [&](auto&) {
+                                if (may_tell()) listener_.activity_wanted();
+                              }) ||
+         read<Activity>(frame,
+                        [&](auto& said) {
+                          if (said.id != Activity::kAtTheEnd || may_tell())
+                            listener_.activity(std::move(said));
+                        }) ||
+         read<Committed>(frame, [&](auto& said) {
+           if (said.generation <= told_committed_ || !may_tell()) return;
+           told_committed_ = said.generation;
+           listener_.committed(said.generation);
+         });
 }
 
 // Several processes of one worker may share the descriptor and say the same; the driver hears of

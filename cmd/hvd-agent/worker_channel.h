@@ -75,6 +75,8 @@ class WorkerChannel {
   void flush();
   void stop_listening(std::string why);
   void handle(const Frame& frame);
+  // False: no message can be read there.
+  bool take(const Frame& frame);
   void tell(bool is_done);
   // False if the worker has sent too many messages; the channel then ignores it.
   bool may_tell();
