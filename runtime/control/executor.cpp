@@ -65,7 +65,7 @@ void Executor::run_inline() {
   std::unique_lock lock(mutex_);
   if (!can_run_inline()) return;
   take_and_serve(lock, true);
-  if (!responses_.empty() && !can_run_inline()) arrived_.notify_one();
+  if (stopping_ || (!responses_.empty() && !can_run_inline())) arrived_.notify_one();
 }
 
 void Executor::post(std::function<void()> task) {

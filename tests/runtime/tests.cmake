@@ -19,6 +19,7 @@ hvd_test(hvd_negotiation_test COMPUTES
   TIMEOUT 300)
 
 hvd_test(hvd_runtime_test
+  runtime/control/executor_test.cpp
   runtime/control/introduction_test.cpp
   runtime/control/progress_engine_test.cpp
   runtime/control/world_failure_test.cpp
