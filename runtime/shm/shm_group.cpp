@@ -215,7 +215,7 @@ void ShmCollective::end() {
 
 Status ShmCollective::open() {
   if (host_.aborted_) return ended();
-  // The three chunks keep members of one team apart, but not those of different ones.
+  // Three chunks are enough among the members of one subgroup. Those of another one may still read.
   if (host_.last_subgroup_ != nullptr && host_.last_subgroup_ != subgroup_) {
     auto& memory = host_.memory_;
     ++memory.waiting_for_ends();
@@ -247,8 +247,14 @@ int ShmCollective::ranks_in_heap() const {
                     [](const RankProgress* rank) { return rank->in_heap.load(); }));
 }
 
-// The exchange keeps later stores of the program behind this one.
-void ShmCollective::tell_failed() { own_.failed.exchange(true); }
+// The program may write to its tensors afterwards, with stores that know of no other rank, and some
+// processors would let these overtake this one. The fence keeps them behind it.
+void ShmCollective::tell_failed() {
+  own_.failed.exchange(true);
+#ifndef __SANITIZE_THREAD__  // it knows no fences, and takes the exchange for one
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
 
 // The tensors were read before the last sync(), and these flags are read after it.
 Status ShmCollective::check_none_failed() const {
