@@ -324,8 +324,9 @@ void ProcessWorld::skip_run() {
 }
 
 void ProcessWorld::leave_finished_run() {
-  if (agent_ == nullptr) return;
-  const Status told = agent_->send_left(
+  auto* const elastic = membership();
+  if (elastic == nullptr) return;
+  const Status told = elastic->agent().send_left(
       "elastic::run() had returned on all ranks before this worker came, and none of them is left "
       "that has the state");
   if (!told.ok()) HVD_LOG(warning, told.to_string());

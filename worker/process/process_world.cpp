@@ -285,12 +285,17 @@ runtime::Failure ProcessWorld::leave(runtime::World& world) {
 // one. In a static job the work also is done if the world has failed: the program has handled that,
 // and its exit code counts.
 void ProcessWorld::tell_of_the_end(const runtime::World* left, const runtime::Failure& outcome) {
-  if (agent_ == nullptr || departure_.is_told) return;
+  bool is_finished = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (agent_ == nullptr || departure_.is_told) return;
+    is_finished = departure_.finished;
+  }
   const bool is_elastic = membership_ != nullptr;
   const bool is_out = is_elastic && membership_->is_out();
   const bool agreed = left != nullptr && left->failure().ok() && outcome.ok();
   Status told;
-  if (departure_.finished || (agreed && !is_out) || (left != nullptr && !is_elastic)) {
+  if (is_finished || (agreed && !is_out) || (left != nullptr && !is_elastic)) {
     told = agent_->send_done();
   } else if (is_elastic && !is_out) {
     told = agent_->send_left("");
