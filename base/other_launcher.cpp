@@ -48,6 +48,11 @@ constexpr std::array kLaunchers{
     Launcher{"MPICH (PMI)", "mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", ""},
 };
 
+// torch's env://, which scripts, mp.spawn and Kubeflow's PyTorchJob set by hand. They count where
+// no launcher is known, and only for programs: in a pod that has them hvdrun may be started once.
+constexpr Launcher kByHand{"another launcher", "it", "RANK", "WORLD_SIZE",
+                           "LOCAL_WORLD_SIZE", "",   false};
+
 // Under sbatch and salloc a program has SLURM_NTASKS=8 and is one process: only a step that srun
 // has started says how many it has started. The batch script itself, and an interactive shell, are
 // steps with numbers from 0xfffffff0 on.
@@ -133,16 +138,6 @@ std::optional<OtherLaunch> innermost_launch(const EnvironmentLookup& lookup) {
   return pmix_process(lookup);
 }
 
-// The user says so, or hvdrun has started this process.
-Result<bool> may_be_alone(const EnvironmentLookup& lookup) {
-  const std::string allowed = lookup(kAllowSingleVariable).value_or("");
-  if (!allowed.empty() && allowed != "0" && allowed != "1") {
-    return Status(Code::invalid_argument, cat("environment variable ", kAllowSingleVariable, "=",
-                                              allowed, ": must be 1 or 0"));
-  }
-  return allowed == "1" || lookup(kHvdrunVariable).has_value();
-}
-
 std::string command_text(const std::vector<std::string>& command) {
   std::vector<std::string> words;
   for (const auto& word : command) {
@@ -170,6 +165,15 @@ std::optional<int> count_of(const EnvironmentLookup& lookup, std::string_view na
   return number && *number >= 0 ? number : std::nullopt;
 }
 
+Result<bool> may_be_alone(const EnvironmentLookup& lookup) {
+  const std::string allowed = lookup(kAllowSingleVariable).value_or("");
+  if (!allowed.empty() && allowed != "0" && allowed != "1") {
+    return Status(Code::invalid_argument, cat("environment variable ", kAllowSingleVariable, "=",
+                                              allowed, ": must be 1 or 0"));
+  }
+  return allowed == "1" || lookup(kHvdrunVariable).has_value();
+}
+
 Result<std::optional<OtherLaunch>> find_other_launch(const EnvironmentLookup& lookup) {
   std::optional<OtherLaunch> none;
   const auto is_meant_to_be_alone = may_be_alone(lookup);
@@ -179,6 +183,7 @@ Result<std::optional<OtherLaunch>> find_other_launch(const EnvironmentLookup& lo
   if (has_service) HVD_RETURN_IF_ERROR(check_own_variables(lookup));
 
   auto launch = innermost_launch(lookup);
+  if (!launch) launch = launched(lookup, kByHand);
   if (has_service && !launch) {
     return Status(Code::invalid_argument,
                   cat(kServiceVariable, " is set, and nothing says which process this is: set ",

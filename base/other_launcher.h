@@ -33,6 +33,10 @@ struct OtherLaunch {
 // The number in this variable; nothing if it is not set, or holds no number of at least 0.
 std::optional<int> count_of(const EnvironmentLookup& lookup, std::string_view name);
 
+// The user says by HVD_ALLOW_SINGLE=1 that this process is meant to be alone, or a worker of hvdrun
+// has started it, and has left it its environment. An error: that variable has another value.
+Result<bool> may_be_alone(const EnvironmentLookup& lookup);
+
 // The launch that has made this process one of several. Nothing if it was started as the only one,
 // by hvdrun, or by none of the launchers that are known; and if HVD_ALLOW_SINGLE=1 says that it is
 // meant to be alone. An error: that variable has another value, or HVD_RENDEZVOUS is set and

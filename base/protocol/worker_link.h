@@ -27,6 +27,8 @@ namespace hvd::worker_link {
 inline constexpr const char* kDescriptorVariable = "HVD_WORKER_FD";
 // The number of the descriptor of the lock that the worker holds (base/machine/life_lock.h).
 inline constexpr const char* kLifeLockVariable = "HVD_LIFE_FD";
+// The name of the process above a worker, as /proc shows it.
+inline constexpr const char* kReaperName = "hvd-reaper";
 
 // For what a worker still says of its activity: before its SIGTERM, and at the end of its world.
 inline constexpr std::chrono::milliseconds kLastWordsTimeout{100};

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/machine/life_lock.h"
 #include "base/machine/proc.h"
+#include "base/protocol/worker_link.h"
 #include "cmd/hvd-agent/death_watch.h"
 #include "cmd/hvd-agent/orphan_timer.h"
 #include "cmd/hvd-agent/process_tree.h"
@@ -46,7 +47,7 @@ class ReaperProcess {
       : agent_(agent), lease_(lease), orphan_timer_(lease.orphan_timeout(), Clock::now()) {}
 
   void run(WorkerStart start) {
-    ::prctl(PR_SET_NAME, "hvd-reaper");
+    ::prctl(PR_SET_NAME, worker_link::kReaperName);
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     sigset_t all;
     sigfillset(&all);

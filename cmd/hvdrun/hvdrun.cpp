@@ -17,6 +17,7 @@
 #include "base/other_launcher.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "base/wrapper.h"
 #include "cmd/hvdrun/agent_relay.h"
 #include "cmd/hvdrun/config_file.h"
 #include "cmd/hvdrun/environment.h"
@@ -252,6 +253,11 @@ int run(const CommandLine& line) {
   }
   for (const auto& warning : warnings_of_useless_settings(*values)) {
     print_error(cat("warning: ", warning));
+  }
+  if (const auto* const wrapper = find_wrapper(line.command); wrapper && wrapper->is_elsewhere) {
+    print_error(cat("warning: ", wrapper->name(), " starts the program outside of the worker, ",
+                    "where it does not get the link to hvdrun: a program that calls hvd::init() ",
+                    "fails there, or is a world of one. Instead: ", wrapper->remedy));
   }
   auto setup = set_up_job(line, *values, environment);
   if (!setup.ok()) return fail(setup.status());

@@ -51,6 +51,7 @@ hvd_test(hvd_seam_test
   worker/c_elastic_test.cpp
   worker/framework_test.cpp
   worker/gradient_reducer_test.cpp
+  worker/launch/lost_launch_test.cpp
   worker/launch/other_launcher_test.cpp
   worker/launch/slurm_test.cpp
   LIBRARIES nlohmann_json::nlohmann_json

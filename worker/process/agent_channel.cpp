@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "base/versions.h"
 #include "runtime/core/threads.h"
+#include "worker/process/lost_launch.h"
 
 namespace hvd::worker {
 namespace {
@@ -34,11 +35,7 @@ Status refuse(const std::string& descriptor, const char* why) {
 Status refuse_closed(const std::string& descriptor) {
   return {Code::failed_precondition,
           cat(worker_link::kDescriptorVariable, "=", descriptor,
-              ": the link to hvdrun is closed in this process. Either a program between hvdrun and "
-              "this one has closed it: Python's subprocess does so without close_fds=False, and "
-              "multiprocessing with its methods spawn and forkserver always. Or this program was "
-              "started by exec() after a call of hvd::init(): the link ends with the program that "
-              "called it. Or the variable was set by hand: only hvdrun sets it.")};
+              ": the link to hvdrun is closed in this process. ", closed_link_text())};
 }
 
 // hvdrun and this library do not understand each other: both builds, and the host.

@@ -8,7 +8,6 @@
 #include "base/hex.h"
 #include "base/log.h"
 #include "base/machine/machine.h"
-#include "base/machine/proc.h"
 #include "base/other_launcher.h"
 #include "base/text.h"
 #include "worker/launch/launched_world.h"
@@ -18,6 +17,7 @@
 #include "worker/launch/rendezvous_store.h"
 #include "worker/process/attempt_watch.h"
 #include "worker/process/dump_signal.h"
+#include "worker/process/lost_launch.h"
 #include "worker/process/process_world.h"
 #include "worker/process/status_of.h"
 
@@ -110,9 +110,12 @@ Status ProcessWorld::init_without_hvdrun() {
   const auto environment = process_environment();
   const auto launch = find_other_launch(environment);
   HVD_RETURN_IF_ERROR(launch.status());
-  if (!*launch) return init_alone();
+  if (!*launch) {
+    HVD_RETURN_IF_ERROR(check_environment_was_kept(environment));
+    return init_alone();
+  }
 
-  const auto command = split(read_proc_file("/proc/self/cmdline"), '\0');
+  const auto command = own_command_line();
   if (has_rendezvous(environment)) {
     auto store = open_rendezvous_store(environment, **launch);
     if (!store.ok()) return refusal(**launch, command, store.status().message());

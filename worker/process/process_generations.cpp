@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "worker/process/attempt_watch.h"
 #include "worker/process/exception_of.h"
+#include "worker/process/lost_launch.h"
 #include "worker/process/process_world.h"
 
 namespace hvd::worker {
@@ -68,6 +69,7 @@ Status ProcessWorld::follow() {
   }
   const auto descriptor = process_environment()(worker_link::kDescriptorVariable);
   if (agent_ == nullptr && !descriptor) {
+    HVD_RETURN_IF_ERROR(check_environment_was_kept(process_environment()));
     return {Code::failed_precondition, "hvdrun has not started this process: there is no world"};
   }
   HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), "hvd"));

@@ -30,6 +30,18 @@ TEST(HvdrunUsage, TheDryRunShowsThePlanAndWarnsOfOversubscription) {
   EXPECT_TRUE(status.err.starts_with("hvdrun: warning: ")) << status.err;
 }
 
+TEST(HvdrunUsage, AProgramThatStartsAnotherOneElsewhereHasAWarning) {
+  const auto elsewhere = run(
+      {binary("hvdrun"), "-np", "2", "--dry-run", "/usr/bin/docker", "run", "image", "./train"});
+  EXPECT_EQ(elsewhere.code, 0) << elsewhere.err;
+  EXPECT_TRUE(
+      contains(elsewhere.err, "hvdrun: warning: docker starts the program outside of the worker"))
+      << elsewhere.err;
+  EXPECT_TRUE(contains(elsewhere.err, "run hvdrun inside of the container")) << elsewhere.err;
+  const auto here = run({binary("hvdrun"), "-np", "2", "--dry-run", "sudo", "./train"});
+  EXPECT_FALSE(contains(here.err, "outside of the worker")) << here.err;
+}
+
 struct Useless {
   Arguments flags;
   std::string warning;  // "": there is none

@@ -71,7 +71,10 @@ const std::vector<LaunchCase>& launch_cases() {
         {"PMIX_RANK", "0"},
         {"PMIX_NAMESPACE", "x"}},
        "rank 1 of 8 processes that torchrun has started"},
-      {"a_world_size_that_torchrun_did_not_set", {{"RANK", "1"}, {"WORLD_SIZE", "2"}}, ""},
+      {"ranks_by_hand_of_one", {{"RANK", "0"}, {"WORLD_SIZE", "1"}}, ""},
+      {"ranks_by_hand_that_are_meant_so",
+       {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"HVD_ALLOW_SINGLE", "1"}},
+       ""},
       {"slurm_step", kSlurmStep, "rank 3 of 8 processes that Slurm has started"},
       {"slurm_step_without_pmix", kSlurmStep,
        " ; or by srun --mpi=pmix or --mpi=pmi2, through which "},
@@ -131,6 +134,20 @@ TEST_P(ByVariables, HvdrunIsRefusedWhereAProgramIs) {
 
 INSTANTIATE_TEST_SUITE_P(OtherLauncher, ByVariables, testing::ValuesIn(launch_cases()),
                          [](const auto& launch) { return launch.param.name; });
+
+// In a pod with such variables hvdrun may be started once.
+TEST_F(OtherLauncherTest, RanksByHandAreForProgramsAlone) {
+  ProcessOptions options;
+  options.environment = {{"RANK", "1"}, {"WORLD_SIZE", "2"}};
+  const ExitStatus end = run({program_, "place"}, options);
+  EXPECT_NE(end.code, 0) << end.out;
+  EXPECT_NE(end.err.find("rank 1 of 2 processes that another launcher has started (RANK=1, "
+                         "WORLD_SIZE=2)"),
+            std::string::npos)
+      << end.err;
+  EXPECT_NE(end.err.find(cat("hvdrun -np 2 ", program_, " place ;")), std::string::npos) << end.err;
+  EXPECT_EQ(run({binary("hvdrun"), "-np", "1", "true"}, options).code, 0);
+}
 
 TEST_F(OtherLauncherTest, TheMessageIsALineThatCanBeTyped) {
   ProcessOptions options;
