@@ -409,6 +409,7 @@ void JobRunner::open_session(HostIndex host, AgentConnection connection) {
   // for itself, and restores it for the workers.
   options.hello.open_files = hosts_[host].found.local ? open_files_.before() : 0;
   options.hello.elastic = spec_.elastic.has_value();
+  options.hello.grace_ms = milliseconds_of(spec_.grace);
   // A static job cannot replace a silent worker, so its agents do not watch for silence.
   if (spec_.elastic) options.hello.worker_silence_ms = milliseconds_of(spec_.heartbeat_timeout);
 

@@ -45,7 +45,7 @@
 
 namespace hvd::agent_link {
 
-inline constexpr std::uint32_t kProtocolVersion = 13;
+inline constexpr std::uint32_t kProtocolVersion = 14;
 inline constexpr std::uint64_t kOutputWindow = std::uint64_t{256}
                                                << 10;  // bytes per stream in flight
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} << 10;
@@ -123,8 +123,11 @@ struct Hello {
   // The job's name for this host. An older agent of the job there ends before this one is ready;
   // empty: there may be several.
   std::string host = {};
+  // From SIGTERM to SIGKILL of the workers of an agent that is itself told to end.
+  std::uint32_t grace_ms = 5'000;
   HVD_MESSAGE_FIELDS(Hello, protocol, build_id, job_id, lease_ms, orphan_timeout_ms, open_files,
-                     elastic, worker_silence_ms, local, first_port, last_port, listen_on, host)
+                     elastic, worker_silence_ms, local, first_port, last_port, listen_on, host,
+                     grace_ms)
 };
 
 // The settings that all workers of a job have in common. Sent once, before the first Launch; it

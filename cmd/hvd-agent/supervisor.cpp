@@ -24,7 +24,6 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-constexpr seconds kGraceAfterSigterm{5};
 constexpr seconds kOneNotice{2};  // SIGTERM that comes again so soon is the same one
 constexpr milliseconds kStrayPause{5};
 // A host may get a thousand Launches at once, and each takes a fork. The link and the workers that
@@ -276,9 +275,9 @@ void Supervisor::on_signals() {
                   "; it stops its workers"));
       const TimePoint now = Clock::now();
       for (auto& [incarnation, worker] : workers_) {
-        worker->stop("the agent was told to end", kGraceAfterSigterm, now);
+        worker->stop("the agent was told to end", grace_, now);
       }
-      end(128 + number, now + kGraceAfterSigterm + kUnkillableTimeout);
+      end(128 + number, now + grace_ + kUnkillableTimeout);
     } else if (phase_ == Phase::ending) {
       for (auto& [incarnation, worker] : workers_) worker->kill();  // asked twice
     }

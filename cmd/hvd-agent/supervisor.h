@@ -142,6 +142,7 @@ class Supervisor {
   bool was_paused_ = false;
   bool driver_was_stopped_ = false;
   bool elastic_ = false;
+  Duration grace_{};  // of the workers, where this process is told to end
   bool announced_leaving_ = false;
   std::optional<TimePoint> last_sigterm_;
 };

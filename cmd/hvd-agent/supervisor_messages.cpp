@@ -82,6 +82,7 @@ Status Supervisor::on(const agent_link::Hello& hello) {
   }
   phase_ = Phase::claiming;
   elastic_ = hello.elastic;
+  grace_ = milliseconds(hello.grace_ms);
 
   context_.silence = milliseconds(hello.worker_silence_ms);
   if (hello.open_files > 0) {

@@ -48,6 +48,17 @@ TEST_F(LifetimeTest, KillingHvdrunLeavesNoProcessEvenIfAReaperHadBeenStopped) {
   expect_nobody_left("kill -9 of hvdrun");
 }
 
+// With a grace of 0 the workers are not even told.
+TEST_F(LifetimeTest, AnAgentThatIsToldToEndGivesItsWorkersTheGraceOfTheJob) {
+  const ExitStatus end = run_job(
+      {"-np", "1", "--grace", "0", "sh", "-c",
+       "trap 'echo told; exit 3' TERM; kill $(cut -d' ' -f4 /proc/$PPID/stat); sleep 1000 & wait"});
+  EXPECT_NE(end.code, 0);
+  EXPECT_EQ(end.out.find("told"), std::string::npos) << end.out;
+  EXPECT_NE(end.err.find("was told to end by signal 15"), std::string::npos) << end.err;
+  expect_nobody_left("the end of the job");
+}
+
 TEST_F(LifetimeTest, KillingTheAgentIsReportedAndLeavesNoProcess) {
   Process& job = start_staying(2, {"--ignore-term", "--child", "--daemon"}, {"--grace", "1"});
   const auto agents = children_named(job.pid(), "hvd-agent");

@@ -159,7 +159,8 @@ TEST(AgentLinkMessages, KeepEveryFieldOfTheGreetings) {
                                                     40'000,
                                                     40'999,
                                                     {"eth0", "10.0.0.1"},
-                                                    "h1"}));
+                                                    "h1",
+                                                    7'000}));
   ASSERT_TRUE(hello.ok());
   EXPECT_EQ(hello->protocol, 3U);
   EXPECT_EQ(hello->build_id, "build");
@@ -174,6 +175,7 @@ TEST(AgentLinkMessages, KeepEveryFieldOfTheGreetings) {
   EXPECT_EQ(hello->last_port, 40'999);
   EXPECT_EQ(hello->listen_on, (std::vector<std::string>{"eth0", "10.0.0.1"}));
   EXPECT_EQ(hello->host, "h1");
+  EXPECT_EQ(hello->grace_ms, 7'000U);
 
   const std::vector<Interface> interfaces = {{"lo", "127.0.0.1"}, {"eth0", "fd00::1"}};
   const auto ready = Ready::decode(payload_of(

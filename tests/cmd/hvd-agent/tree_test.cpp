@@ -294,6 +294,19 @@ TEST(AgentTree, ASigtermToTheAgentStopsItsWorkersPolitely) {
   EXPECT_EQ(agent.wait_for_exit(), 128 + SIGTERM);
 }
 
+TEST(AgentTree, ItsWorkersGetTheGraceOfTheJob) {
+  AgentOptions options;
+  options.hello.grace_ms = 0;
+  AgentUnderTest agent(options);
+  agent.launch_mode(1, {"until-told-to-stop"});
+  ASSERT_TRUE(until_ready(agent, 1));
+  ::kill(agent.pid(), SIGTERM);
+  agent.until_closed();
+  ASSERT_TRUE(agent.of(1).over());
+  EXPECT_EQ(agent.of(1).exited->signal_number, SIGKILL);
+  EXPECT_EQ(agent.of(1).out, "ready\n");
+}
+
 TEST(AgentTree, InAnElasticJobTheFirstSigtermIsANoticeAndTheSecondTheEnd) {
   AgentOptions options;
   options.hello.elastic = true;
