@@ -12,7 +12,7 @@ namespace {
 
 // sshd refuses connections at random when too many are in progress (MaxStartups), mostly without a
 // message. Such a connection is tried again: until the deadline if there was a message, and a few
-// times otherwise.
+// times otherwise. The same holds for the sshd of a jump host, through which all hosts may lead.
 constexpr int kSilentRefusals = 5;
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{1'000};
@@ -94,10 +94,23 @@ std::string where(const Route& route) {
   return cat("port ", route.port);
 }
 
+// By what the proxy command reports: that of ssh ends like this where the jump host was too busy to
+// send its banner.
+Retry retry_of_proxy(const std::string& complaint, Retry without_one) {
+  if (complaint.empty()) return without_one;
+  const auto holds = [&](std::string_view text) {
+    return complaint.find(text) != std::string::npos;
+  };
+  const bool is_refused =
+      holds("exchange_identification: ") &&
+      (holds("Connection closed by remote host") || holds("Connection reset by peer"));
+  return is_refused ? Retry::until_deadline : Retry::never;
+}
+
 // Up to a socket on which the host has sent its SSH banner.
 Status reach(const Route& route, const std::vector<Endpoint>& endpoints, const Deadline& deadline,
-             Connected& into, UniqueFd& socket, bool& again) {
-  again = false;
+             Connected& into, UniqueFd& socket, Retry& retry) {
+  retry = Retry::never;
   if (route.proxy_command.empty()) {
     auto connected_socket = connect_first(endpoints, route.bind_address, deadline);
     if (!connected_socket.ok()) return connected_socket.status();
@@ -113,11 +126,10 @@ Status reach(const Route& route, const std::vector<Endpoint>& endpoints, const D
 
   BannerResult banner = await_banner(socket.get(), deadline);
   if (banner.status.ok()) return {};
-  if (into.proxy == nullptr) {
-    again = banner.again;
-    return banner.status.with_context(into.peer_address);
-  }
+  retry = banner.retry;
+  if (into.proxy == nullptr) return banner.status.with_context(into.peer_address);
   const std::string complaint = into.proxy->complaint();
+  if (retry == Retry::a_few_times) retry = retry_of_proxy(complaint, retry);
   if (complaint.empty()) return banner.status;
   return {banner.status.code(),
           cat(banner.status.message(), "; the proxy command reports: ", complaint)};
@@ -153,13 +165,13 @@ Result<Connected> connect(const Route& route, const Deadline& deadline,
   std::minstd_rand random{std::random_device()()};
   std::chrono::milliseconds pause = kFirstPause;
   for (int refusals = 1;; ++refusals) {
-    bool again = false;
-    const Status status = reach(route, endpoints, deadline, connected, socket, again);
+    Retry retry = Retry::never;
+    const Status status = reach(route, endpoints, deadline, connected, socket, retry);
     if (status.ok()) break;
-    const bool says_why = status.message().find("it says") != std::string::npos;
-    if (!again || (!says_why && refusals > kSilentRefusals) || !deadline.check().ok()) {
-      return with_advice(status, route, deadline);
-    }
+    const bool is_last = retry == Retry::never ||
+                         (retry == Retry::a_few_times && refusals > kSilentRefusals) ||
+                         !deadline.check().ok();
+    if (is_last) return with_advice(status, route, deadline);
     // The pauses are random, so that the launcher's threads do not all try at the same moment.
     const auto some = pause / 2 + pause * static_cast<int>(random() % 100) / 100;
     if (const Status waited = deadline.poll({}, Clock::now() + some); !waited.ok()) {

@@ -238,12 +238,12 @@ BannerResult await_banner(int socket, const Deadline& deadline) {
       return {.status = {Code::unavailable,
                          before == 0 ? "it closed the connection at once, without an SSH banner"
                                      : "it closed the connection in the middle of its banner"},
-              .again = true};
+              .retry = Retry::a_few_times};
     }
     if (count < 0 && errno != EAGAIN && errno != EINTR) {
       const int error = errno;
       return {.status = Status::from_errno("wait for its SSH banner", error),
-              .again = error == ECONNRESET};
+              .retry = error == ECONNRESET ? Retry::a_few_times : Retry::never};
     }
 
     if (count > 0) {
@@ -256,10 +256,11 @@ BannerResult await_banner(int socket, const Deadline& deadline) {
         const auto soon = std::min(deadline.ends(), Clock::now() + std::chrono::seconds(1));
         if (before == text.size() || text.size() == seen.size() || Clock::now() >= soon) {
           const std::string line(text.substr(0, end));
+          const bool is_busy = line.find("MaxStartups") != std::string::npos ||
+                               line.starts_with("Not allowed at this time");
           return {.status = {Code::unavailable,
                              cat("the server there is not an SSH server: it says \"", line, "\"")},
-                  .again = line.find("MaxStartups") != std::string::npos ||
-                           line.starts_with("Not allowed at this time")};
+                  .retry = is_busy ? Retry::until_deadline : Retry::never};
         }
       }
     }

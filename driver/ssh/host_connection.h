@@ -60,11 +60,18 @@ class Proxy {
   std::string output_;
 };
 
+// Whether another try may succeed where an SSH server does not identify itself.
+enum class Retry {
+  never,
+  a_few_times,     // it closed the connection without a word, as a busy sshd does, and others
+  until_deadline,  // sshd says that it is busy
+};
+
 // Waits until the other side identifies itself as an SSH server (RFC 4253, 4.2). Only peeks: libssh
 // reads the banner again.
 struct BannerResult {
   Status status;
-  bool again = false;  // sshd was only busy: another try may succeed
+  Retry retry = Retry::never;
 };
 BannerResult await_banner(int socket, const Deadline& deadline);
 

@@ -342,14 +342,43 @@ TEST_F(SshConnection, AJumpHostIsPassedAndNothingOfItStays) {
   EXPECT_EQ(launch(bed, {"h2"}).code, 0);
 }
 
+// A connection that sends nothing takes the only place of the sshd on h1.
+class SshBehindABusySshd : public BedTest {
+ protected:
+  // `proxy` leads from the head to a host by way of h1, and is tried again until there is a place.
+  void expect_reached_in_the_end(const std::string& target, const std::string& proxy) {
+    HostBed bed({.hosts = 2, .sshd_settings = {"MaxStartups 1:100:1", "LoginGraceTime 120"}});
+    const auto idler = bed.head().start(
+        {"bash", "-c", "exec 3<>/dev/tcp/h1/22; read -u 3 line; echo up; exec sleep 1000"});
+    ASSERT_TRUE(idler->wait_for_output("up"));
+    bash(bed.head(), cat("touch tries; cat >.ssh/config <<'E'\nHost ", target,
+                         "\n  ProxyCommand bash -c 'echo >>/root/tries; ", proxy, "'\nE"));
+    const auto job = bed.head().start(launcher({"--connect-timeout", "60000", "--quit", target}));
+    const auto tries = bed.head().files() / "root/tries";
+    ASSERT_TRUE(eventually([&] { return std::filesystem::file_size(tries) > 1; })) << job->out();
+    idler->signal(SIGKILL);
+    const auto status = job->wait();
+    EXPECT_EQ(status.code, 0) << status.out;
+  }
+};
+
+TEST_F(SshBehindABusySshd, AJumpHostIsTriedAgain) {
+  expect_reached_in_the_end("h2", "exec ssh -o BatchMode=yes -W %h:%p h1");
+}
+
+TEST_F(SshBehindABusySshd, AHostBehindAProxyIsTriedAgain) {
+  expect_reached_in_the_end("h1", "exec 3<>/dev/tcp/h1/22; cat <&3 & exec cat >&3");
+}
+
 TEST_F(SshConnection, AProxyThatFailsIsQuoted) {
   HostBed bed({.hosts = 1});
   bash(bed.head(),
-       "printf 'Host h1\\n  ProxyCommand echo no way to %%h %%p >&2; exit 3\\n"
-       "Host h2\\n  ProxyJump nowhere\\n' >.ssh/config");
+       "cat >.ssh/config <<'E'\nHost h1\n  ProxyCommand sh -c 'echo >>/root/tries; "
+       "echo no way to %h %p >&2; exit 3'\nHost h2\n  ProxyJump nowhere\nE");
   const auto status = launch(bed, {"h1", "h2"});
   EXPECT_TRUE(holds(error_of(status, "h1"), "the proxy command reports: no way to h1 22"))
       << status.out;
+  EXPECT_EQ(read_file(bed.head().files() / "root/tries"), "\n") << "it was tried again";
   EXPECT_TRUE(error_of(status, "h2").starts_with("connect: ")) << status.out;
   EXPECT_TRUE(holds(error_of(status, "h2"), "nowhere")) << status.out;
 }
