@@ -116,6 +116,8 @@ class Authenticator {
       if (done_) return {};
     }
 
+    HVD_RETURN_IF_ERROR(try_kerberos());
+    if (done_) return {};
     HVD_RETURN_IF_ERROR(try_agent());
     if (done_) return {};
 
@@ -145,6 +147,37 @@ class Authenticator {
         return {Code::unavailable,
                 cat(summary(), "; then the host ended the session: ", error_text(session_))};
     }
+  }
+
+  // The host names its methods in the answer.
+  Status ask_for_methods() {
+    auto result = drive(session_, SSH_AUTH_AGAIN, deadline_,
+                        [&] { return ssh_userauth_none(session_, nullptr); });
+    if (!result.ok()) return result.status();
+    done_ = *result == SSH_AUTH_SUCCESS;
+    return {};
+  }
+
+  // Before keys that nobody has named, as ssh does it: the host counts each of these as an attempt.
+  Status try_kerberos() {
+    if (!route_.kerberos) return {};
+    if (trials_.refused.empty()) HVD_RETURN_IF_ERROR(ask_for_methods());
+    const int methods = ssh_userauth_list(session_, nullptr);
+    if (done_ || (methods & SSH_AUTH_METHOD_GSSAPI_MIC) == 0) return {};
+    const auto result =
+        drive(session_, SSH_AUTH_AGAIN, deadline_, [&] { return ssh_userauth_gssapi(session_); });
+    HVD_RETURN_IF_ERROR(deadline_.check());
+    const bool is_refused =
+        result.ok() && (*result == SSH_AUTH_DENIED || *result == SSH_AUTH_ERROR);
+    // Such an error is a missing ticket, too, after which the session goes on.
+    if (is_refused && ssh_is_connected(session_) == 1) {
+      trials_.unusable.push_back(cat(
+          "Kerberos: no ticket for the host, or it refuses the ticket's owner (see klist, kinit",
+          route_.kerberos_name == route_.host ? "" : cat("; its name is ", route_.kerberos_name),
+          ")"));
+      return {};
+    }
+    return evaluate(result, "Kerberos");
   }
 
   Status try_file(const Route::Identity& identity) {
@@ -235,8 +268,14 @@ class Authenticator {
     if ((methods & SSH_AUTH_METHOD_PUBLICKEY) != 0) names.emplace_back("public keys");
     if ((methods & SSH_AUTH_METHOD_PASSWORD) != 0) names.emplace_back("passwords");
     if ((methods & SSH_AUTH_METHOD_INTERACTIVE) != 0) names.emplace_back("questions and answers");
-    if ((methods & SSH_AUTH_METHOD_HOSTBASED) != 0) names.emplace_back("trusted hosts");
-    if ((methods & SSH_AUTH_METHOD_GSSAPI_MIC) != 0) names.emplace_back("Kerberos");
+    if ((methods & SSH_AUTH_METHOD_HOSTBASED) != 0) {
+      names.emplace_back("trusted hosts (HostbasedAuthentication, which libssh cannot do)");
+    }
+    if ((methods & SSH_AUTH_METHOD_GSSAPI_MIC) != 0) {
+      names.emplace_back(route_.kerberos ? "Kerberos"
+                                         : "Kerberos (GSSAPIAuthentication yes in the "
+                                           "configuration of SSH has hvdrun try it)");
+    }
     return names.empty() ? "no method known to hvdrun" : join(names, ", ");
   }
 
@@ -256,13 +295,9 @@ class Authenticator {
   }
 
   Status all_refused() {
-    if (trials_.refused.empty()) {
-      // No request was made so far; the host names its methods in the answer to the first one.
-      auto result = drive(session_, SSH_AUTH_AGAIN, deadline_,
-                          [&] { return ssh_userauth_none(session_, nullptr); });
-      if (!result.ok()) return result.status();
-      if (*result == SSH_AUTH_SUCCESS) return {};
-    }
+    // Else it has named them.
+    if (trials_.refused.empty()) HVD_RETURN_IF_ERROR(ask_for_methods());
+    if (done_) return {};
     return {Code::unauthenticated, cat(summary(), "; the host accepts ", offered())};
   }
 

@@ -176,7 +176,7 @@ class Reader {
       std::string_view name;
       std::string HostConfig::*field;
     };
-    static constexpr std::array<Keyword, 15> kKeywords{{
+    static constexpr std::array<Keyword, 18> kKeywords{{
         {"hostname", &HostConfig::host_name},
         {"user", &HostConfig::user},
         {"identityagent", &HostConfig::identity_agent},
@@ -192,6 +192,9 @@ class Reader {
         {"pubkeyacceptedalgorithms", &HostConfig::pubkey_algorithms},
         {"pubkeyacceptedkeytypes", &HostConfig::pubkey_algorithms},
         {"compression", &HostConfig::compression},
+        {"gssapiauthentication", &HostConfig::gssapi_authentication},
+        {"gssapidelegatecredentials", &HostConfig::gssapi_delegate_credentials},
+        {"gssapiserveridentity", &HostConfig::gssapi_server_identity},
     }};
 
     const auto* const found = std::find_if(kKeywords.begin(), kKeywords.end(),

@@ -42,6 +42,9 @@ struct HostConfig {
   std::string host_key_algorithms;
   std::string pubkey_algorithms;
   std::string compression;
+  std::string gssapi_authentication;
+  std::string gssapi_delegate_credentials;
+  std::string gssapi_server_identity;
 };
 
 // The host and users that the patterns of the files are matched against.

@@ -86,6 +86,12 @@ Status set_up(ssh_session session, const Route& route) {
                           complete_algorithms(route.pubkey_algorithms, kDefaultPubkeyAlgorithms),
                           "PubkeyAcceptedAlgorithms"));
   HVD_RETURN_IF_ERROR(set(SSH_OPTIONS_HOSTKEYS, host_key_algorithms(route), "HostKeyAlgorithms"));
+  if (route.kerberos) {
+    HVD_RETURN_IF_ERROR(
+        set(SSH_OPTIONS_GSSAPI_SERVER_IDENTITY, route.kerberos_name, "GSSAPIServerIdentity"));
+    const int delegates = route.delegates_credentials ? 1 : 0;
+    ssh_options_set(session, SSH_OPTIONS_GSSAPI_DELEGATE_CREDENTIALS, &delegates);
+  }
   return set(SSH_OPTIONS_COMPRESSION, route.compression ? "yes" : "no", "Compression");
 }
 

@@ -242,6 +242,10 @@ Result<Route> plan_route(const Options& options, const Target& target, const Dea
   plan_identities(options, *config, tokens, route);
   route.identities_only = config->identities_only;
   route.agent_socket = ssh_agent_socket(config->identity_agent, tokens);
+  route.kerberos = config->gssapi_authentication == "yes";
+  route.delegates_credentials = config->gssapi_delegate_credentials == "yes";
+  route.kerberos_name = config->gssapi_server_identity;
+  if (route.kerberos_name.empty()) route.kerberos_name = route.host;
 
   if (!config->proxy_jump.empty() && config->proxy_jump != "none") {
     route.proxy_command = jump_command(config->proxy_jump, options, route);

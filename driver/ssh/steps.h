@@ -41,6 +41,9 @@ struct Route {
   std::vector<Identity> identities;
   bool identities_only = false;
   std::string agent_socket;  // of the SSH agent; empty: none
+  bool kerberos = false;     // GSSAPIAuthentication
+  bool delegates_credentials = false;
+  std::string kerberos_name;  // of the host, for Kerberos
 
   HostKeyCheck host_key_check = HostKeyCheck::accept_new;
   std::vector<std::string> known_hosts;  // the first one is written to

@@ -69,6 +69,29 @@ TEST_F(SshAuthentication, WithoutAnyKeyThatIsSaid) {
             "authenticate: no key could be offered for user root; the host accepts public keys");
 }
 
+TEST_F(SshAuthentication, KerberosIsTriedWhereTheConfigurationSaysSo) {
+  HostBed bed({.hosts = 1,
+               .sshd_settings = {"GSSAPIAuthentication yes", "HostbasedAuthentication yes"},
+               .head_may_log_in = false});
+  bash(bed.head(), "echo 'GSSAPIAuthentication no' >.ssh/config");
+  const auto without = error_of(launch(bed, {"h1"}), "h1");
+  EXPECT_TRUE(holds(without,
+                    "Kerberos (GSSAPIAuthentication yes in the configuration of SSH has "
+                    "hvdrun try it)"))
+      << without;
+  EXPECT_TRUE(holds(without, "trusted hosts (HostbasedAuthentication, which libssh cannot do)"))
+      << without;
+
+  bash(bed.head(), "echo 'GSSAPIAuthentication yes' >.ssh/config");
+  const auto tried = error_of(launch(bed, {"h1"}), "h1");
+  EXPECT_TRUE(holds(tried, "Kerberos: no ticket for the host")) << tried;
+
+  // The session goes on, and a key still works.
+  make_key(bed, ".ssh/id_ed25519");
+  allow(bed, ".ssh/id_ed25519");
+  EXPECT_EQ(launch(bed, {"h1"}).code, 0);
+}
+
 TEST_F(SshAuthentication, AKeyWithAPassphraseIsPassedOverAndNamed) {
   HostBed bed({.hosts = 1, .head_may_log_in = false});
   make_key(bed, ".ssh/id_ed25519", "ed25519", "secret");
