@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <optional>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -17,6 +19,7 @@
 namespace hvd::driver {
 namespace {
 
+constexpr std::chrono::seconds kLookEvery{2};
 constexpr const char* kRequests =
     "GET /status, GET /metrics, POST /page, POST /dump, POST /stop, POST /drain, POST /undrain, "
     "POST /scale\n";
@@ -32,6 +35,13 @@ sockaddr_un address_of(const std::string& path) {
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
   return address;
+}
+
+// Nothing if there is no such file.
+std::optional<std::pair<dev_t, ino_t>> file_at(const std::string& path) {
+  struct stat about {};
+  if (::lstat(path.c_str(), &about) != 0) return std::nullopt;
+  return std::pair(about.st_dev, about.st_ino);
 }
 
 UniqueFd unix_socket() {
@@ -70,27 +80,47 @@ Result<UniqueFd> listen_at(const std::string& path) {
 }  // namespace
 
 ControlServer::ControlServer(boost::asio::io_context& io, Callbacks callbacks)
-    : callbacks_(std::move(callbacks)),
-      listener_(io, [this](const HttpRequest& request, const HttpListener::Answer& answer_to) {
-        answer(request, answer_to);
-      }) {}
+    : io_(io), callbacks_(std::move(callbacks)), next_look_(io) {}
 
 ControlServer::~ControlServer() {
-  if (!path_.empty()) ::unlink(path_.c_str());
+  if (has_file()) ::unlink(path_.c_str());
 }
 
 Status ControlServer::start(const std::string& job_id) {
-  auto directory = job_socket_directory();
-  if (!directory.ok()) return directory.status();
-  for (const auto& socket : job_sockets_in(*directory)) {
-    if (is_abandoned(socket.path)) ::unlink(socket.path.c_str());
+  job_id_ = job_id;
+  for (const auto& socket : find_job_sockets()) {
+    if (socket.owner == ::geteuid() && is_abandoned(socket.path)) ::unlink(socket.path.c_str());
   }
+  HVD_RETURN_IF_ERROR(listen());
+  look_after_file();
+  return {};
+}
 
-  const std::string path = job_socket_path(*directory, job_id);
+Status ControlServer::listen() {
+  auto directory = job_socket_directory();
+  HVD_RETURN_IF_ERROR(directory.status());
+  const std::string path = job_socket_path(*directory, job_id_);
   auto listening = listen_at(path);
-  if (!listening.ok()) return listening.status();
+  HVD_RETURN_IF_ERROR(listening.status());
   path_ = path;
-  return listener_.start(*std::move(listening));
+  file_ = file_at(path).value_or(std::pair<dev_t, ino_t>());
+  listener_ = std::make_unique<HttpListener>(
+      io_, [this](const HttpRequest& request, const HttpListener::Answer& answer_to) {
+        answer(request, answer_to);
+      });
+  return listener_->start(*std::move(listening));
+}
+
+bool ControlServer::has_file() const { return !path_.empty() && file_at(path_) == file_; }
+
+void ControlServer::look_after_file() {
+  next_look_.expires_after(kLookEvery);
+  next_look_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    // Where no socket can be made now, the next look tries again.
+    if (!has_file()) static_cast<void>(listen());
+    look_after_file();
+  });
 }
 
 // Null: no change is asked for there.

@@ -16,10 +16,14 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <sys/types.h>
+#include <utility>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "base/status.h"
 #include "driver/status/http_listener.h"
@@ -48,16 +52,25 @@ class ControlServer {
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
 
-  // Begins to listen. Sockets of jobs of this user that were killed are removed before.
+  // Begins to listen. Sockets of jobs of this user that were killed are removed before. From then
+  // on the socket is made again where one may lie by then, if its file is gone: the end of a login
+  // removes /run/user/UID, and the job goes on.
   Status start(const std::string& job_id);
 
  private:
+  Status listen();
+  void look_after_file();
+  bool has_file() const;
   void answer(const HttpRequest& request, const HttpListener::Answer& answer);
   const Callbacks::Change* change_at(std::string_view target) const;
 
+  boost::asio::io_context& io_;
   Callbacks callbacks_;
-  HttpListener listener_;
+  std::string job_id_;
+  std::unique_ptr<HttpListener> listener_;
   std::string path_;  // empty: there is no socket
+  std::pair<dev_t, ino_t> file_{};
+  boost::asio::steady_timer next_look_;
 };
 
 }  // namespace hvd::driver

@@ -38,18 +38,21 @@ std::string chosen_directory() {
   return set != nullptr ? set : std::string();
 }
 
+std::string temporary_directory() { return cat(kTemporary, "/", kTemporaryName, ::geteuid()); }
+
 std::string usual_directory() {
   if (std::string chosen = chosen_directory(); !chosen.empty()) return chosen;
   const std::string login = cat(kLogins, "/", ::geteuid());
-  return owner_of(login, S_IFDIR) == ::geteuid()
-             ? login + "/hvd"
-             : cat(kTemporary, "/", kTemporaryName, ::geteuid());
+  return owner_of(login, S_IFDIR) == ::geteuid() ? login + "/hvd" : temporary_directory();
 }
 
 std::set<fs::path> directories() {
   std::set<fs::path> found{usual_directory()};
-  // Root sees the jobs of all users, unless it asks for one directory.
-  if (::geteuid() != 0 || !chosen_directory().empty()) return found;
+  if (!chosen_directory().empty()) return found;
+  // A job that has outlived a login.
+  found.insert(temporary_directory());
+  // Root sees the jobs of all users.
+  if (::geteuid() != 0) return found;
 
   std::error_code ignored;
   for (const auto& login : fs::directory_iterator(kLogins, ignored)) {

@@ -1,7 +1,8 @@
 // The sockets at which running jobs answer questions (control_server.h), and where they lie:
 // HVD_RUNTIME_DIR, else /run/user/UID/hvd if there is such a directory of a login, else
-// /tmp/hvd-UID. Which one it is does not depend on the terminal, so that another one finds the same
-// jobs. Only the user and root can look into it. Safe from any thread.
+// /tmp/hvd-UID, where a job also is that has outlived the login. Which one it is does not depend on
+// the terminal, so that another one finds the same jobs. Only the user and root can look into it.
+// Safe from any thread.
 #pragma once
 
 #include <string>

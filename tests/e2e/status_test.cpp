@@ -322,6 +322,22 @@ TEST_F(StatusTest, TheSocketOfAKilledJobIsNoJobAndTheNextOneRemovesIt) {
   EXPECT_FALSE(std::filesystem::exists(left));
 }
 
+// As the end of a login removes it.
+TEST_F(StatusTest, AJobIsFoundAgainAfterItsDirectoryWasRemoved) {
+  Process& job = start({"-np", "1", "sleep", "1000"});
+  ASSERT_TRUE(wait_for_job());
+  for (int time = 0; time < 2; ++time) {
+    std::filesystem::remove_all(sockets());
+    ASSERT_TRUE(wait_for_job());
+  }
+  EXPECT_EQ(status().at("state"), "running");
+  std::filesystem::remove(socket_files().at(0));
+  ASSERT_TRUE(wait_for_job());
+  expect_granted({"stop"}, "stopping");
+  EXPECT_EQ(job.wait().code, 143);
+  EXPECT_TRUE(socket_files().empty());
+}
+
 TEST_F(StatusTest, ADirectoryThatIsOpenToOthersIsNotUsed) {
   std::filesystem::create_directory(sockets());
   std::filesystem::permissions(sockets(), std::filesystem::perms{0755});
