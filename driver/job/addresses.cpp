@@ -59,6 +59,30 @@ Status no_address(const std::vector<Interface>& interfaces, std::string_view fla
                                interfaces_text(interfaces), "; ", flag, " says which to take")};
 }
 
+bool is_same_address(const std::string& one, const std::string& other) {
+  in6_addr first{};
+  in6_addr second{};
+  return one == other || (::inet_pton(AF_INET6, one.c_str(), &first) == 1 &&
+                          ::inet_pton(AF_INET6, other.c_str(), &second) == 1 &&
+                          IN6_ARE_ADDR_EQUAL(&first, &second));
+}
+
+// Its workers listen there. The outer address of a host behind NAT could pass all tries, since the
+// agent listens everywhere where it has no such address, and would fail in the workers.
+Result<std::vector<std::string>> advertised_address(const HostNetwork& host) {
+  const std::string& wanted = host.advertise_address;
+  const bool is_own = std::any_of(
+      host.interfaces.begin(), host.interfaces.end(),
+      [&](const Interface& interface) { return is_same_address(interface.address, wanted); });
+  if (is_own || is_loopback_address(wanted)) return std::vector<std::string>{wanted};
+  return Status(
+      Code::not_found,
+      cat("address=", wanted, " in the list of hosts is not an address of it, and its ",
+          "workers could not listen there; it has ", interfaces_text(host.interfaces),
+          ". The outer address of a host behind NAT does not help: a VPN gives it one of ",
+          "its own"));
+}
+
 // The hosts in a ring, this machine once.
 std::vector<HostIndex> ring_of(const std::vector<HostNetwork>& hosts) {
   std::vector<HostIndex> ring;
@@ -193,8 +217,7 @@ class AddressChooser {
     refuse(task.subject,
            cat("no address of it can be reached from ",
                prober.local ? std::string("this machine") : cat("host ", prober.name), ": ",
-               all_errors(task.targets, answer.errors, 0, own),
-               "; --network-interface, or address= in the list of hosts, choose another"));
+               all_errors(task.targets, answer.errors, 0, own), kChooseAnother));
   }
 
   // The targets after those are endpoints of the rendezvous.
@@ -290,7 +313,7 @@ std::string interface_with(const std::vector<Interface>& interfaces, std::string
 
 Result<std::vector<std::string>> candidates_of(const HostNetwork& host,
                                                const std::vector<std::string>& wanted) {
-  if (!host.advertise_address.empty()) return std::vector<std::string>{host.advertise_address};
+  if (!host.advertise_address.empty()) return advertised_address(host);
   auto own = usable(host.interfaces, wanted);
   if (!own) return own;
   std::vector<std::string> first;

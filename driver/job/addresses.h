@@ -37,6 +37,11 @@ struct HostNetwork {
   std::string probe_greeting;
 };
 
+// The end of an error about a host that others do not reach at any of its addresses.
+inline constexpr std::string_view kChooseAnother =
+    "; --network-interface, or address= in the list of hosts, choose another of its own (behind "
+    "NAT it has none that others reach, unless a VPN gives it one)";
+
 // Candidates in the order of preference. `wanted` are names of interfaces, empty: any. An error
 // says what the host has instead.
 Result<std::vector<std::string>> candidates_of(const HostNetwork& host,

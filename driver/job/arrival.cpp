@@ -113,10 +113,8 @@ Result<ArrivalChoice> choose_arrival(const Arrival& arrival, const ProbeAnswer& 
   auto first = std::find_if(tries.begin(), tries.end(),
                             [](const Try& one) { return one.has_to_reach && has_tried(one); });
   if (first == tries.end()) first = std::find_if(tries.begin(), tries.end(), has_tried);
-  return Status(Code::unavailable,
-                cat("no address of it can be reached from ", first->who, ": ",
-                    errors_of(targets, first->answer),
-                    "; --network-interface, or address= in the list of hosts, choose another"));
+  return Status(Code::unavailable, cat("no address of it can be reached from ", first->who, ": ",
+                                       errors_of(targets, first->answer), kChooseAnother));
 }
 
 }  // namespace hvd::driver

@@ -80,9 +80,23 @@ TEST(Candidates, are_of_the_interfaces_asked_for_whichever_of_them_a_host_has) {
 }
 
 TEST(Candidates, are_the_person_s_word_alone) {
-  auto host = far("a", {{"eth0", "10.0.0.1"}}, "10.0.0.1");
+  auto host = far("a", {{"eth0", "10.0.0.1"}, {"ib0", "10.1.0.1"}, {"ib0", "fd00::1"}}, "10.0.0.1");
+  for (const char* const own : {"10.1.0.1", "fd00:0::1", "127.0.0.9"}) {
+    host.advertise_address = own;
+    EXPECT_EQ(*candidates_of(host, {"ib7"}), Addresses{own});
+  }
+}
+
+// Behind NAT the agent is reached there, and no worker can listen there.
+TEST(Candidates, are_not_the_person_s_word_if_the_host_has_no_such_address) {
+  auto host = far("a", {{"eth0", "10.0.0.1"}}, "192.0.2.1");
   host.advertise_address = "192.0.2.1";
-  EXPECT_EQ(*candidates_of(host, {"ib7"}), (Addresses{"192.0.2.1"}));
+  const auto outer = candidates_of(host, {});
+  ASSERT_FALSE(outer.ok());
+  EXPECT_EQ(outer.status().message(),
+            "address=192.0.2.1 in the list of hosts is not an address of it, and its workers could "
+            "not listen there; it has lo (127.0.0.1, ::1), eth0 (10.0.0.1). The outer address of a "
+            "host behind NAT does not help: a VPN gives it one of its own");
 }
 
 TEST(CandidatesOfThisMachine, begin_with_what_the_hosts_see_it_as) {
@@ -239,7 +253,8 @@ TEST_F(Choice, names_a_host_that_the_next_cannot_reach_and_what_was_tried) {
   EXPECT_EQ(choice.errors[0].second,
             "no address of it can be reached from host b: 10.0.0.1: Connection refused; 10.1.0.1: "
             "Connection refused; --network-interface, or address= in the list of hosts, choose "
-            "another");
+            "another of its own (behind NAT it has none that others reach, unless a VPN gives it "
+            "one)");
 }
 
 TEST_F(Choice, names_a_host_that_cannot_reach_this_machine) {
@@ -337,7 +352,8 @@ TEST(Arrival, out_of_everybodys_reach_is_named_with_all_that_was_tried) {
   ASSERT_FALSE(choice.ok());
   EXPECT_EQ(choice.status().message(),
             "no address of it can be reached from host a: 10.0.0.3: refused; 10.1.0.3: no answer; "
-            "--network-interface, or address= in the list of hosts, choose another");
+            "--network-interface, or address= in the list of hosts, choose another of its own "
+            "(behind NAT it has none that others reach, unless a VPN gives it one)");
 }
 
 TEST(Arrival, has_to_be_reached_by_the_host_whose_workers_had_lost_its_own) {
