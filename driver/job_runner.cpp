@@ -192,10 +192,12 @@ void JobRunner::on_signal(int signal) {
 void JobRunner::on_request(int signal) {
   if (signal == SIGTSTP) return pause_.begin();
   if (spec_.elastic && spec_.elastic->suspended_by.contains(signal)) return on_signal(signal);
-  if (signal == SIGUSR1) return activity_.request();
-  observer_.on_notice(cat(signal_text(signal),
-                          " is ignored: it has no meaning here; SIGUSR1 shows what the workers do, "
-                          "SIGTERM ends the job"));
+  if (signal == SIGUSR1) {
+    activity_.request();
+  } else {
+    observer_.on_notice(cat(signal_text(signal), " is passed on to the workers that handle it"));
+  }
+  broadcast(share(agent_link::Signal{agent_link::kAllWorkers, signal}.encode()));
 }
 
 std::set<HostIndex> JobRunner::broadcast(const SharedBytes& frame) {

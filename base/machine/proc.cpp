@@ -23,6 +23,16 @@ std::string stat_after_name(pid_t pid) {
   return close == std::string::npos || stat.size() < close + 3 ? "" : stat.substr(close + 2);
 }
 
+// Whether the signal is one of those in this line of /proc/PID/status.
+bool is_in_signals(pid_t pid, std::string_view line, int signal_number) {
+  const std::string status = read_proc_file(cat("/proc/", pid, "/status"));
+  const auto at = status.find(line);
+  if (at == std::string::npos) return false;
+  std::uint64_t signals = 0;
+  std::from_chars(status.data() + at + line.size(), status.data() + status.size(), signals, 16);
+  return (signals >> (signal_number - 1) & 1) != 0;
+}
+
 }  // namespace
 
 std::string read_proc_file(const std::string& path) {
@@ -97,16 +107,11 @@ std::optional<int> failure_of_dying(pid_t pid) {
   return dumps ? std::nullopt : code;
 }
 
-bool is_about_to_stop(pid_t pid) {
-  constexpr std::string_view kPending = "ShdPnd:\t";
-  const std::string status = read_proc_file(cat("/proc/", pid, "/status"));
-  const auto at = status.find(kPending);
-  if (at == std::string::npos) return false;
-  std::uint64_t signals = 0;
-  const char* const begin = status.data() + at + kPending.size();
-  std::from_chars(begin, status.data() + status.size(), signals, 16);
-  return (signals >> (SIGSTOP - 1) & 1) != 0;
+bool handles(pid_t pid, int signal_number) {
+  return is_in_signals(pid, "\nSigCgt:\t", signal_number);
 }
+
+bool is_about_to_stop(pid_t pid) { return is_in_signals(pid, "\nShdPnd:\t", SIGSTOP); }
 
 char state_of(pid_t pid) {
   const std::string stat = stat_after_name(pid);

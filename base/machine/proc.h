@@ -26,6 +26,8 @@ std::string_view process_state_text(char state);
 // The wait status of a process that ends with a failure, as soon as that is certain: its memory may
 // still have to be freed, before its parent can wait for it. Nothing: it lives, or ends with 0.
 std::optional<int> failure_of_dying(pid_t pid);
+// It has a handler for this signal.
+bool handles(pid_t pid, int signal_number);
 // It was sent SIGSTOP, and has not run since, so it has not stopped yet.
 bool is_about_to_stop(pid_t pid);
 // There is no such process, or all its threads have ended, so that its memory and its descriptors

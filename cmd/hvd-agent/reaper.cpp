@@ -255,7 +255,21 @@ class ReaperProcess {
     next_kill_ = Clock::now();
   }
 
+  // A signal of the user's. It would end those of the worker's processes that have no handler for
+  // it, such as a shell around the program. Of the others, what descends from one that gets it gets
+  // none: it has its handler only because it was forked.
+  void signal_handlers(int number) {
+    std::set<pid_t> served;
+    for (const auto& process : descendants_of(::getpid())) {  // parents come first
+      const bool has_parent_served = served.count(process.parent) != 0;
+      if (!has_parent_served && !handles(process.pid, number)) continue;
+      served.insert(process.pid);
+      if (!has_parent_served) signal_descendant(process, ::getpid(), number);
+    }
+  }
+
   void signal_group(int number) {
+    if (number == SIGUSR1 || number == SIGUSR2) return signal_handlers(number);
     // SIGCONT and SIGSTOP to frozen processes only change which of them are thawed later. Every
     // other signal but SIGKILL stays pending in the frozen processes.
     if (frozen_ && (number == SIGCONT || number == SIGSTOP)) {

@@ -29,7 +29,7 @@ namespace hvd::agent {
 // Orders and reports pass between two processes of one binary, so plain memory is their format.
 struct ReaperOrder {
   enum class Kind : std::int32_t {
-    signal,       // to the worker's process group
+    signal,       // to the worker's process group; SIGUSR1, SIGUSR2: to what handles it
     kill,         // SIGKILL to everything, until nothing is left
     check_lease,  // it was renewed, or the job is paused
   };

@@ -18,6 +18,7 @@
 #include "cmd/hvdrun/job_setup.h"
 #include "cmd/hvdrun/join_client.h"
 #include "driver/agents/agent_process.h"
+#include "driver/core/signals.h"
 #include "driver/orphans.h"
 
 namespace hvd::cli {
@@ -210,10 +211,10 @@ class BlockedSignals {
   BlockedSignals() {
     sigset_t ours;
     sigemptyset(&ours);
-    for (const int number : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&ours, number);
-    struct sigaction hangup {};
-    ::sigaction(SIGHUP, nullptr, &hangup);
-    if (hangup.sa_handler != SIG_IGN) sigaddset(&ours, SIGHUP);  // nohup ignores it
+    for (const int number : {SIGTERM, SIGUSR1}) sigaddset(&ours, number);
+    for (const int number : {SIGINT, SIGHUP}) {
+      if (!driver::is_ignored(number)) sigaddset(&ours, number);
+    }
     ::sigprocmask(SIG_BLOCK, &ours, &before_);
     fd_ = UniqueFd(::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!fd_) status_ = Status::from_errno("signalfd", errno);

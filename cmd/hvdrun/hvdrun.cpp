@@ -29,6 +29,7 @@
 #include "cmd/hvdrun/report.h"
 #include "cmd/hvdrun/slurm_setup.h"
 #include "cmd/hvdrun/useless_settings.h"
+#include "driver/core/signals.h"
 #include "rendezvous/standalone.h"
 
 namespace hvd::cli {
@@ -148,7 +149,7 @@ int run_job(const JobSetup& setup) {
   const driver::Outcome outcome = driver::run_job(setup.spec, output, &failure.stop());
   // From here on a signal ends hvdrun at once, since all processes of the job are gone.
   for (const int number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP}) {
-    std::signal(number, SIG_DFL);
+    if (!driver::is_ignored(number)) std::signal(number, SIG_DFL);
   }
   ignore_requests();
 

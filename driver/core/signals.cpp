@@ -10,16 +10,18 @@ namespace {
 // Of a request that is no signal: a signal that comes next is another one.
 constexpr TimePoint kLongAgo{};
 
-bool is_ignored(int number) {
+}  // namespace
+
+bool is_ignored(int signal_number) {
   struct sigaction action {};
-  ::sigaction(number, nullptr, &action);
+  ::sigaction(signal_number, nullptr, &action);
   return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_IGN;
 }
 
-}  // namespace
-
-Signals::Signals(boost::asio::io_context& io) : set_(io, SIGINT, SIGTERM, SIGQUIT) {
-  if (!is_ignored(SIGHUP)) set_.add(SIGHUP);
+Signals::Signals(boost::asio::io_context& io) : set_(io, SIGTERM) {
+  for (const int number : {SIGINT, SIGQUIT, SIGHUP}) {
+    if (!is_ignored(number)) set_.add(number);
+  }
   wait();
 }
 

@@ -14,8 +14,12 @@
 
 namespace hvd::driver {
 
-// The signals that end the job: SIGINT, SIGTERM, SIGQUIT, and SIGHUP unless it was ignored, as with
-// nohup. They are queued until there is a handler. `io` has work as long as this object exists.
+// Whether this process ignores the signal, as nohup makes it ignore SIGHUP, and a shell without job
+// control SIGINT and SIGQUIT for what it starts in the background.
+bool is_ignored(int signal_number);
+
+// The signals that end the job: SIGTERM, and those of SIGINT, SIGQUIT and SIGHUP that are not
+// ignored. They are queued until there is a handler. `io` has work as long as this object exists.
 //
 // A signal that comes again at once is the same request: timeout(1) and batch systems signal a
 // process by itself and then with its group. So is any further SIGHUP: the kernel and a shell both

@@ -129,6 +129,58 @@ struct Harmless {
   int number;
 };
 
+// The shell around the program has none, and would die of it; a child of the program has the same
+// handler.
+TEST_F(SignalsTest, SignalsOfTheUserReachTheProgramThatHandlesThem) {
+  const std::string program = directory_file("program.py", R"(
+import os, signal, sys
+signal.signal(signal.SIGUSR1, lambda number, frame: print("one", flush=True))
+signal.signal(signal.SIGUSR2, lambda number, frame: (print("two", flush=True), sys.exit(0)))
+child = os.fork()
+if child == 0:
+    while True:
+        signal.pause()
+print("up", os.environ["HVD_RANK"], flush=True)
+try:
+    while True:
+        signal.pause()
+finally:
+    os.kill(child, signal.SIGKILL)
+)");
+  Process& job = start({"-np", "2", "sh", "-c", "python3 " + program + "; echo shell"});
+  ASSERT_TRUE(job.wait_for_output("[0]<stdout>:up"));
+  ASSERT_TRUE(job.wait_for_output("[1]<stdout>:up"));
+  job.signal(SIGUSR1);
+  ASSERT_TRUE(job.wait_for_output("[0]<stdout>:one"));
+  ASSERT_TRUE(job.wait_for_output("[1]<stdout>:one"));
+  ASSERT_TRUE(job.wait_for_error("what the 2 workers do"));
+  job.signal(SIGUSR2);
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 0) << end.err;
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(lines_of_rank(end.out, rank), (Words{cat("up ", rank), "one", "two", "shell"}));
+  }
+}
+
+// As a shell makes it for what a script starts in the background.
+TEST_F(SignalsTest, ASignalThatWasIgnoredAtTheStartStaysIgnored) {
+  for (const auto& [name, number] :
+       {std::pair{"INT", SIGINT}, std::pair{"QUIT", SIGQUIT}, std::pair{"HUP", SIGHUP}}) {
+    const auto job = std::make_unique<Process>(
+        Words{"sh", "-c", cat("trap '' ", name, "; exec \"$@\""), "sh", binary("hvdrun"), "-np",
+              "1", "sh", "-c", "echo up; exec sleep 1000"});
+    ASSERT_TRUE(job->wait_for_output("up"));
+    job->signal(number);
+    // It is handled after that signal, if that is handled at all.
+    job->signal(SIGUSR2);
+    ASSERT_TRUE(job->wait_for_error("is passed on")) << name;
+    job->signal(SIGTERM);
+    const ExitStatus end = job->wait();
+    EXPECT_EQ(end.code, 128 + SIGTERM) << name << ": " << end.err;
+    EXPECT_EQ(end.err.find(cat("SIG", name)), std::string::npos) << end.err;
+  }
+}
+
 class HarmlessSignal : public SignalsTest, public testing::WithParamInterface<Harmless> {};
 
 TEST_P(HarmlessSignal, LeavesTheJobAsItIs) {
@@ -139,7 +191,7 @@ TEST_P(HarmlessSignal, LeavesTheJobAsItIs) {
   const ExitStatus end = job.wait();
   EXPECT_EQ(end.code, 0) << end.err;
   if (!to_agent && number == SIGUSR2) {
-    EXPECT_NE(end.err.find("SIGUSR2 (signal 12) is ignored"), std::string::npos) << end.err;
+    EXPECT_NE(end.err.find("SIGUSR2 (signal 12) is passed on"), std::string::npos) << end.err;
   }
 }
 
@@ -243,7 +295,7 @@ TEST_F(CallerTest, ItsEndAndASignalToBothEndTheJobOnce) {
   ASSERT_TRUE(job.wait_for_error("the program that called hvd.run() has ended"));
   job.signal(SIGTERM);
   job.signal(SIGUSR2);
-  ASSERT_TRUE(job.wait_for_error("SIGUSR2 (signal 12) is ignored"));
+  ASSERT_TRUE(job.wait_for_error("SIGUSR2 (signal 12) is passed on"));
   directory_file("go");
   const ExitStatus end = job.wait();
   EXPECT_EQ(end.code, 128 + SIGTERM) << end.err;

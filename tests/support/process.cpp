@@ -80,11 +80,21 @@ Process::Process(const std::vector<std::string>& command, const ProcessOptions& 
     posix_spawn_file_actions_addchdir_np(&actions, options.working_directory.c_str());
   }
 
+  // A shell that runs the tests in the background ignores these, and hvdrun would, too.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t by_default;
+  sigemptyset(&by_default);
+  for (const int number : {SIGINT, SIGQUIT, SIGHUP}) sigaddset(&by_default, number);
+  posix_spawnattr_setsigdefault(&attributes, &by_default);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+
   auto arguments = command;
   auto environment = environment_with(options.environment);
   const int error =
-      ::posix_spawnp(&pid_, arguments.at(0).c_str(), &actions, nullptr,
+      ::posix_spawnp(&pid_, arguments.at(0).c_str(), &actions, &attributes,
                      exec_arguments(arguments).data(), exec_arguments(environment).data());
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
     pid_ = -1;

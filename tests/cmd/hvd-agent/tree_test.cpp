@@ -34,18 +34,18 @@ TEST(AgentTree, SendsSignalsToTheWholeGroup) {
   AgentUnderTest agent;
   agent.launch_mode(1, {"children", "3"});
   ASSERT_TRUE(until_ready(agent, 1));
-  agent.send(agent_link::Signal{1, SIGUSR1}.encode());
+  agent.send(agent_link::Signal{1, SIGHUP}.encode());
   ASSERT_TRUE(agent.until_over(1));  // the streams close only when the children are gone, too
-  EXPECT_EQ(agent.of(1).exited->signal_number, SIGUSR1);
+  EXPECT_EQ(agent.of(1).exited->signal_number, SIGHUP);
   EXPECT_TRUE(only_the_agent(agent));
 }
 
 TEST(AgentTree, HoldsBackASignalUntilTheProgramRuns) {
   AgentUnderTest agent;
   agent.send(agent.launch_of(1, {"sleep", "1000"}).encode() +
-             agent_link::Signal{1, SIGUSR2}.encode());
+             agent_link::Signal{1, SIGHUP}.encode());
   ASSERT_TRUE(agent.until_over(1));
-  EXPECT_EQ(agent.of(1).exited->signal_number, SIGUSR2);
+  EXPECT_EQ(agent.of(1).exited->signal_number, SIGHUP);
 }
 
 TEST(AgentTree, SignalsEveryWorkerWhenNoneIsNamed) {

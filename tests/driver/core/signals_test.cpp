@@ -19,10 +19,27 @@ class SignalsThatEndAJob : public testing::Test {
     io_.poll();
   }
 
+  // A shell that runs the tests in the background ignores some of them.
+  struct Defaults {
+    Defaults() {
+      for (const int number : {SIGINT, SIGQUIT, SIGHUP}) std::signal(number, SIG_DFL);
+    }
+  } defaults_;
   boost::asio::io_context io_{1};
   Signals signals_{io_};
   std::vector<int> seen_;
 };
+
+TEST_F(SignalsThatEndAJob, OneThatIsIgnoredStaysSo) {
+  std::signal(SIGINT, SIG_IGN);
+  boost::asio::io_context io{1};
+  Signals signals(io);
+  ::raise(SIGINT);
+  io.poll();
+  EXPECT_EQ(signals.waiting(), 0);
+  EXPECT_TRUE(is_ignored(SIGINT));
+  EXPECT_FALSE(is_ignored(SIGTERM));
+}
 
 TEST_F(SignalsThatEndAJob, TheSameOneAtOnceIsOneRequest) {
   // On a busy machine the second one may come too late to be the same: all are sent again then.
