@@ -68,6 +68,11 @@ bool is_older_hvd(const std::string& line) {
   return line.find("the agent's welcome: a frame of kind ") != std::string::npos;
 }
 
+// breakpoint() and input() of Python read the standard input.
+bool has_read_standard_input(const std::string& line) {
+  return line.starts_with("bdb.BdbQuit") || line == "EOFError: EOF when reading a line";
+}
+
 }  // namespace
 
 static std::string report_of(const driver::Outcome& outcome, bool stderr_was_shown) {
@@ -103,6 +108,12 @@ static std::string report_of(const driver::Outcome& outcome, bool stderr_was_sho
     text +=
         "hvdrun: this seems to be an elastic program of Horovod, which is not supported; "
         "--legacy-clients serves programs of Horovod in jobs whose world does not change.\n";
+  }
+  if (std::any_of(tail.begin(), tail.end(), has_read_standard_input)) {
+    text +=
+        "hvdrun: the standard input of a worker is /dev/null, so breakpoint() and input() find its "
+        "end at once. Started without hvdrun the program is a world of one and has your terminal; "
+        "a debugger that listens at a port (debugpy, remote-pdb) works in each worker.\n";
   }
   if (std::any_of(tail.begin(), tail.end(), is_older_hvd)) {
     text += cat("hvdrun: the program on host ", worker.host,

@@ -60,6 +60,15 @@ driver::Outcome ended_with(int code, const std::vector<std::string>& last_lines)
   return outcome;
 }
 
+TEST(Report, APromptThatFoundNobodyIsExplained) {
+  for (const char* const line : {"bdb.BdbQuit", "EOFError: EOF when reading a line"}) {
+    const std::string report = failure_report(ended_with(1, {"Traceback", line}));
+    EXPECT_NE(report.find("the standard input of a worker is /dev/null"), std::string::npos)
+        << report;
+  }
+  EXPECT_EQ(failure_report(ended_with(1, {"EOFError"})).find("/dev/null"), std::string::npos);
+}
+
 TEST(Report, TheLastLinesOfAWorkerObeyNothingInTheTerminal) {
   const std::string report = failure_report(ended_with(1, {"\x1b[31mred", "a\rb"}));
   EXPECT_NE(report.find("    \\x1b[31mred\n    a\\rb\n"), std::string::npos) << report;
