@@ -12,6 +12,7 @@ from typing import Any
 
 from . import _pickling
 from ._channel import connect
+from .errors import RunError
 
 KEY_VARIABLE = "HVD_RUN_KEY"
 PORT_VARIABLE = "HVD_RUN_PORT"
@@ -26,11 +27,29 @@ class Failed:
 
 
 def dumps(value: Any) -> bytes:
-    """Packs a call: by cloudpickle, or with the place of the main program."""
+    """Packs a call: by cloudpickle, or with the place of the main program.
+
+    Raises:
+        RunError: without cloudpickle it cannot be packed.
+    """
     if _pickling.has_cloudpickle:
         return pickle.dumps((sys.path, None, _pickling.dumps_by_value(value)))
     main = getattr(sys.modules["__main__"], "__file__", None)
-    return pickle.dumps((sys.path, main and os.path.abspath(main), pickle.dumps(value)))
+    if main is None and getattr(value[0], "__module__", None) == "__main__":
+        raise _needs_cloudpickle("it is defined in a program that is no file")
+    try:
+        packed = pickle.dumps(value)
+    except Exception as error:  # of many types
+        raise _needs_cloudpickle(str(error)) from error
+    return pickle.dumps((sys.path, main and os.path.abspath(main), packed))
+
+
+def _needs_cloudpickle(why: str) -> RunError:
+    return RunError(
+        f"hvd.run() cannot send the function to the workers: {why}. With cloudpickle it can (pip "
+        "install cloudpickle, or Debian's python3-cloudpickle); without, the function and its "
+        "arguments are those that pickle takes: functions of a module, or of the program's file"
+    )
 
 
 def _loads(packed: bytearray) -> Any:

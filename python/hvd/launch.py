@@ -181,7 +181,8 @@ def run(
         arguments: more flags for ``hvdrun``.
 
     Raises:
-        RunError: a worker failed or gave no result, or the job could not be started.
+        RunError: a worker failed or gave no result, or the job could not be started, or the
+            function cannot be packed.
     """
     chosen = num_proc if num_proc is not None else np
     if chosen is None and not (hosts or hostfile or host_discovery_script):

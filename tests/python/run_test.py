@@ -38,6 +38,22 @@ def test_run_raises_the_error_of_the_job():
         hvd.run(place_of, (1,), num_proc=2, hosts="localhost:0")
 
 
+def test_a_function_that_needs_cloudpickle_says_so(monkeypatch):
+    monkeypatch.setattr("hvd._pickling.has_cloudpickle", False)
+    with pytest.raises(hvd.RunError, match=r"lambda.*pip install cloudpickle"):
+        hvd.run(lambda: 1, num_proc=1)
+    program = (
+        "import hvd, hvd._pickling\n"
+        "hvd._pickling.has_cloudpickle = False\n"
+        "def train(): pass\n"
+        "hvd.run(train, num_proc=1)\n"
+    )
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LIMIT)
+    assert ended.returncode == 1
+    assert "a program that is no file. With cloudpickle it can" in ended.stderr
+
+
 # --- results that are not there, or of former worlds ----------------------------------------------
 
 
