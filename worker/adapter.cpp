@@ -2,10 +2,12 @@
 #include <functional>
 #include <new>
 #include <optional>
+#include <span>
 
 #include <hvd/adapter.h>
 #include <hvd/error.h>
 
+#include "base/checksum.h"
 #include "base/forced_unwind.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -160,6 +162,7 @@ runtime::Entry entry_of(Submission work, const std::string& group, int group_siz
   request.group = group;
   request.group_size = group_size;
   request.ranks = std::move(work.ranks);
+  request.by_members = work.by_members;
 
   entry.input = work.input.data;
   entry.output = work.output.data;
@@ -175,7 +178,7 @@ runtime::Entry entry_of(Submission work, const std::string& group, int group_siz
   entry.ready = std::move(work.ready);
   entry.device = work.input.device;
 
-  entry.done = [done = std::move(work.done), kind = request.kind, ranks = request.ranks,
+  entry.done = [done = std::move(work.done), kind = request.kind,
                 name = request.name](const runtime::Outcome& outcome) {
     auto& process = worker::ProcessWorld::instance();
     const Completion completion{process.exception_of(outcome.failure, kind),
@@ -186,9 +189,6 @@ runtime::Entry entry_of(Submission work, const std::string& group, int group_siz
                                 outcome.last_joined,
                                 outcome.process_set};
     if (kind == Kind::join && !completion.error) process.restart_names();
-    if (is_about_sets(kind) && !completion.error) {
-      process.note_set(kind, completion.process_set, ranks);
-    }
     guard("the function to call when it is done", name, [&] { done(completion); });
   };
 
@@ -199,10 +199,24 @@ std::string pair_of(const Submission& work) {
   return work.ranks.size() == 2 ? cat(work.ranks[0], "->", work.ranks[1]) : "";
 }
 
-// Where an unnamed call is counted. Each pair of ranks counts its sends on its own. All ranks add
-// and remove sets, whose calls count together: a rank that adds while another one removes gets an
-// error.
+// The members as a part of a name, which must not become too long.
+std::string members_name(const std::vector<int>& ranks) {
+  constexpr std::size_t kMost = 200;
+  auto text = runtime::shape_text({ranks.begin(), ranks.end()});
+  if (text.size() <= kMost) return text;
+  return cat(ranks.size(), ".", checksum_of(std::as_bytes(std::span(text))));
+}
+
+// Where an unnamed call is counted. Each pair of ranks counts its sends on its own, and the members
+// of each set the calls that they alone make. Where all ranks add and remove sets, these calls
+// count together: a rank that adds while another one removes gets an error.
 worker::CallSeries series_of(const Submission& work) {
+  if (work.by_members) {
+    const bool is_new = work.collective == Kind::add_process_set;
+    return {cat(kind_name(work.collective), ".",
+                is_new ? members_name(work.ranks) : cat(work.process_set.id())),
+            runtime::kGlobalSet};
+  }
   if (is_about_sets(work.collective)) return {"process_set", runtime::kGlobalSet};
   const bool is_pair = work.collective == Kind::send_recv;
   return {is_pair ? cat("send_recv.", pair_of(work)) : std::string(kind_name(work.collective)),
@@ -223,10 +237,19 @@ void check(const Submission& work, const runtime::World& world) {
   check_memory(work, world);
 }
 
+// A set that its members alone have added is removed by them alone.
+void tell_members(Submission& removal, const runtime::World& world) {
+  const int id = removal.process_set.id();
+  removal.by_members = world.is_by_members(id);
+  if (!removal.by_members) return;
+  if (const auto members = world.process_set(id); members.ok()) removal.ranks = members->ranks();
+}
+
 std::shared_ptr<runtime::World> enqueue(std::string_view call, const std::string& group,
                                         std::vector<Submission> works, worker::Done done) {
   auto& process = worker::ProcessWorld::instance();
   auto world = process.world_for(call);
+  if (works.front().collective == Kind::remove_process_set) tell_members(works.front(), *world);
   // Members of a group have names.
   worker::CallName name(works.front().name, series_of(works.front()));
   for (auto& work : works) {

@@ -22,10 +22,15 @@ runtime::RankSet members(std::string_view question, int id) {
       found.status().with_context(cat("hvd::ProcessSet(", id, ").", question, "()"))));
 }
 
-int add_new_set(std::vector<int> ranks) {
+// All ranks know the same sets of earlier worlds.
+int take_up_or_add(std::vector<int> ranks, bool by_members) {
+  std::sort(ranks.begin(), ranks.end());
+  const auto known = worker::ProcessWorld::instance().take_up_set(ranks, by_members);
+  if (known) return *known;
   adapter::Submission work;
   work.collective = Collective::add_process_set;
   work.ranks = std::move(ranks);
+  work.by_members = by_members;
   const auto pending = worker::start(std::move(work), {}, worker::Room::given);
   return pending->take().front().process_set;
 }
@@ -52,13 +57,15 @@ int ProcessSet::rank() const {
 }
 
 ProcessSet add_process_set(std::vector<int> ranks, LostMember lost_member) {
-  auto& process = worker::ProcessWorld::instance();
-  std::sort(ranks.begin(), ranks.end());
-  // All ranks know the same sets of earlier worlds.
-  const auto known = process.take_up_set(ranks);
-  const ProcessSet set(known ? *known : add_new_set(std::move(ranks)));
-  if (lost_member == LostMember::shrink) process.let_set_shrink(set.id());
+  const ProcessSet set(take_up_or_add(std::move(ranks), false));
+  if (lost_member == LostMember::shrink) {
+    worker::ProcessWorld::instance().let_set_shrink(set.id());
+  }
   return set;
+}
+
+ProcessSet add_process_set_by_members(std::vector<int> ranks) {
+  return ProcessSet(take_up_or_add(std::move(ranks), true));
 }
 
 void remove_process_set(const ProcessSet& process_set) {

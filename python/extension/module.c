@@ -142,17 +142,15 @@ static PyObject* generation(PyObject* module, PyObject* none) {
 }
 
 typedef struct set_call {
-  int32_t* ranks; /* null: the set is removed */
+  int (*add)(const int32_t* ranks, size_t count); /* null: the set is removed */
+  int32_t* ranks;
   size_t count;
-  int shrinks;
   int32_t number;
 } set_call;
 
 static int64_t call_set(void* data) {
   const set_call* const own = data;
-  if (own->ranks == NULL) return hvd_remove_process_set(own->number);
-  return own->shrinks ? hvd_add_shrinking_process_set(own->ranks, own->count)
-                      : hvd_add_process_set(own->ranks, own->count);
+  return own->add == NULL ? hvd_remove_process_set(own->number) : own->add(own->ranks, own->count);
 }
 
 static PyObject* change_sets(const set_call* given) {
@@ -173,8 +171,12 @@ static PyObject* change_sets(const set_call* given) {
 static PyObject* add_process_set(PyObject* module, PyObject* arguments) {
   (void)module;
   PyObject* ranks = NULL;
-  set_call call = {NULL, 0, 0, 0};
-  if (!PyArg_ParseTuple(arguments, "Op", &ranks, &call.shrinks)) return NULL;
+  int shrinks = 0;
+  int by_members = 0;
+  if (!PyArg_ParseTuple(arguments, "Opp", &ranks, &shrinks, &by_members)) return NULL;
+  set_call call = {hvd_add_process_set, NULL, 0, 0};
+  if (shrinks) call.add = hvd_add_shrinking_process_set;
+  if (by_members) call.add = hvd_add_process_set_by_members;
   call.ranks = read_ranks(ranks, &call.count);
   return call.ranks == NULL ? NULL : change_sets(&call);
 }
@@ -189,7 +191,7 @@ static int read_number(PyObject* argument, int32_t* number) {
 
 static PyObject* remove_process_set(PyObject* module, PyObject* argument) {
   (void)module;
-  set_call call = {NULL, 0, 0, 0};
+  set_call call = {NULL, NULL, 0, 0};
   return read_number(argument, &call.number) != 0 ? NULL : change_sets(&call);
 }
 
@@ -281,7 +283,7 @@ static PyMethodDef functions[] = {
     {"cuda_device_count", cuda_device_count, METH_NOARGS, "How many GPUs hvd can use."},
     {"generation", generation, METH_NOARGS, "The number of the world."},
     {"add_process_set", add_process_set, METH_VARARGS,
-     "add_process_set(ranks, shrinks): its number."},
+     "add_process_set(ranks, shrinks, by_members): its number."},
     {"remove_process_set", remove_process_set, METH_O, "remove_process_set(number)"},
     {"process_set_size", process_set_size, METH_O, "process_set_size(number)"},
     {"process_set_rank", process_set_rank, METH_O, "process_set_rank(number)"},

@@ -186,9 +186,14 @@ def last_place() -> tuple[int, int, int]:
 
 
 def add_process_set(
-    process_set: ProcessSet | Sequence[int], *, shrink: bool | None = None
+    process_set: ProcessSet | Sequence[int],
+    *,
+    shrink: bool | None = None,
+    by_members: bool = False,
 ) -> ProcessSet:
     """Adds a process set. Called by all ranks of the world, each with the same ranks.
+
+    Members may also add one by themselves, and remove it so: the other ranks do not call.
 
     In an elastic job each world may add it again, of the ranks that it was made of. A set of an
     earlier world that consists of these ranks now is taken up.
@@ -197,9 +202,14 @@ def add_process_set(
         process_set: the ranks, or a ``ProcessSet`` of them.
         shrink: in an elastic job, whether it shrinks when it loses a member, where it would be
             LostMemberError else; None: as ``init(process_sets_shrink=...)`` says.
+        by_members: the members alone call this, and ``remove_process_set()``. The set does not
+            shrink, and there may be others of the same ranks. Members that name different ranks
+            wait for each other.
 
     Raises:
-        ValueError: this ``ProcessSet`` is added already, in this world or by ``init()``.
+        ValueError: this ``ProcessSet`` is added already, in this world or by ``init()``; or
+            ``shrink`` is true of a set that is added by its members.
+        NotAMemberError: this rank is not one of the members, who alone add it.
         NotDynamicError: code in another language has formed the world, without dynamic sets.
         DuplicateProcessSetError: these ranks are a process set already.
         DisagreementError: the ranks of the world give different ranks.
@@ -208,9 +218,11 @@ def add_process_set(
     here = generation()
     if added.process_set_id is not None and added._added_in in (None, here):
         raise ValueError(f"{added!r} is added already")
+    if by_members and shrink:
+        raise ValueError("a process set that its members add does not shrink")
     shrinks = _sets_shrink if shrink is None else shrink
     with disagreements():
-        added.process_set_id = _core.add_process_set(added._given_ranks, shrinks)
+        added.process_set_id = _core.add_process_set(added._given_ranks, shrinks, by_members)
     added._added_in = here
     if added not in _given_sets:
         _given_sets.append(added)
@@ -218,7 +230,10 @@ def add_process_set(
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Removes a process set. Called by all ranks. False: it cannot be, or is not there."""
+    """Removes a process set. Called by all ranks, or by the members who alone have added it.
+
+    False: it cannot be removed, or is not there.
+    """
     if process_set.process_set_id in (None, 0):
         return False
     with disagreements():

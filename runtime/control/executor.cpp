@@ -208,7 +208,7 @@ Failure Executor::run() {
   if (verdict_.known()) return verdict_.get();
   if (!response.error.ok()) return response.error;
 
-  if (batch_->entries.size() != response.tensors.size()) {
+  if (batch_->entries.size() != response.tensors.size() && !is_onlooker(response)) {
     // The entries are all there unless a verdict has closed the queue.
     if (!verdict_.known()) {
       hooks_.on_broken(
@@ -226,11 +226,18 @@ Failure Executor::run() {
       add_set(response);
       return {};
     case Kind::remove_process_set:
-      remove_set(response.process_set);
+      remove_set(response);
       return {};
     default:
       return operate();
   }
+}
+
+// A set that its members have added or removed, of which all ranks take note.
+bool Executor::is_onlooker(const Response& response) const {
+  const Request& request = response.request();
+  return request.by_members &&
+         !std::binary_search(request.ranks.begin(), request.ranks.end(), rank_);
 }
 
 Failure Executor::await_verdict() {
@@ -306,18 +313,26 @@ void Executor::enter(int id, const RankSet& members) {
   groups_.emplace(id, Group{id, members.ranks(), position_in(members, rank_)});
 }
 
+void Executor::note_set(int id, const Request& request) {
+  for (auto& outcome : batch_->outcomes) outcome.process_set = id;
+  const bool is_new = request.kind == Kind::add_process_set;
+  if (hooks_.on_set) hooks_.on_set(id, is_new ? &request.ranks : nullptr, request.by_members);
+}
+
 void Executor::add_set(const Response& response) {
-  const auto members = RankSet::of_ranks(response.request().ranks);
-  queue_.open_set(members);
+  const Request& request = response.request();
+  const auto members = RankSet::of_ranks(request.ranks);
+  queue_.open_set(members, request.by_members);
   enter(response.new_set, members);
-  batch_->outcomes.front().process_set = response.new_set;
+  note_set(response.new_set, request);
 }
 
 // Entries in flight in this set cannot complete: other ranks may not have made the same call yet.
-void Executor::remove_set(int process_set) {
+void Executor::remove_set(const Response& response) {
+  const int process_set = response.process_set;
   groups_.erase(process_set);
   for (auto& operation : operations_) operation->forget(process_set);
-  batch_->outcomes.front().process_set = process_set;
+  note_set(process_set, response.request());
   const std::size_t before = batch_->slots.size();
   queue_.close_set(process_set, batch_->slots);
   for (std::size_t i = before; i < batch_->slots.size(); ++i) {

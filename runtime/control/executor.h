@@ -45,6 +45,8 @@ class Executor {
     std::function<void()> on_done;                 // a batch has ended that did not run inline
     std::function<void()> on_delivered;            // callbacks have returned
     trace::Recorder* recorder = nullptr;           // records all batches
+    // WorldSpec::on_set_changed
+    std::function<void(int, const std::vector<int>*, bool)> on_set = {};
   };
 
   Executor(TensorQueue& queue, Verdict& verdict, Hooks hooks)
@@ -107,7 +109,9 @@ class Executor {
   void deliver(Batch& batch);
   int set_size(const Response& response) const;
   void add_set(const Response& response);
-  void remove_set(int process_set);
+  void remove_set(const Response& response);
+  void note_set(int id, const Request& request);
+  bool is_onlooker(const Response& response) const;
   void enter(int id, const RankSet& members);
 
   TensorQueue& queue_;

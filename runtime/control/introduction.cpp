@@ -59,8 +59,8 @@ std::string sets_text(const WorldSpec& spec, const Status& possible) {
   for (const auto& ranks : spec.process_sets) {
     sets.push_back(cat("[", ranks_text(RankSet::of_ranks(ranks)), "]"));
   }
-  for (const auto& [id, ranks] : spec.restored_sets) {
-    sets.push_back(cat(id, " [", ranks_text(RankSet::of_ranks(ranks)), "]"));
+  for (const auto& [id, set] : spec.restored_sets) {
+    sets.push_back(cat(id, " [", ranks_text(RankSet::of_ranks(set.ranks)), "]"));
   }
   return cat(sets.empty() ? "no process sets" : "the process sets " + join(sets, ", "),
              spec.dynamic_process_sets ? ", and dynamic ones" : ", and no dynamic ones");

@@ -81,10 +81,10 @@ class World::Impl {
         recorder_([this](const auto& visitor) { queue_.visit(visitor); },
                   [this] { control_.wake(); }),
         host_(spec_),
-        executor_(
-            queue_, verdict_,
-            {[this](const Status& why) { operation_broke(why); },
-             [this] { control_.batch_ended(); }, [this] { control_.notify_caller(); }, &recorder_}),
+        executor_(queue_, verdict_,
+                  {[this](const Status& why) { operation_broke(why); },
+                   [this] { control_.batch_ended(); }, [this] { control_.notify_caller(); },
+                   &recorder_, spec_.on_set_changed}),
         tracing_(spec_, recorder_, [this] { control_.wake(); }),
         control_(spec_, initial_sets(), queue_, verdict_, executor_, recorder_, tracing_,
                  host_.own_cores(), [this] { return abort_operations(); }) {}
@@ -426,6 +426,7 @@ CacheStats World::cache_stats() const { return impl_->cache_stats(); }
 Failure World::failure() const { return impl_->failure(); }
 bool World::wait_idle(TimePoint deadline) const { return impl_->wait_idle(deadline); }
 Result<RankSet> World::process_set(int id) const { return impl_->queue().members(id); }
+bool World::is_by_members(int id) const { return impl_->queue().is_by_members(id); }
 std::vector<int> World::process_sets() const { return impl_->queue().process_sets(); }
 Failure World::shutdown(TimePoint deadline) { return impl_->shutdown(deadline); }
 

@@ -73,6 +73,8 @@ class World {
   void abandon();
   // The members of a process set, or not_found.
   Result<RankSet> process_set(int id) const;
+  // The members of a process set alone have added it; false if it does not exist.
+  bool is_by_members(int id) const;
   std::vector<int> process_sets() const;  // all that exist, ascending
   // How well the response cache has served this rank's requests so far.
   CacheStats cache_stats() const;

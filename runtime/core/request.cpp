@@ -75,7 +75,8 @@ bool equal_except_name(const Request& one, const Request& another) {
   const auto all_but_the_name = [](const Request& request) {
     return std::tie(request.kind, request.type, request.op, request.root, request.prescale,
                     request.postscale, request.shape, request.on_host, request.compression,
-                    request.process_set, request.group, request.group_size, request.ranks);
+                    request.process_set, request.group, request.group_size, request.ranks,
+                    request.by_members);
   };
   return all_but_the_name(one) == all_but_the_name(another);
 }
@@ -129,6 +130,10 @@ Status check_values(const Request& request) {
   if (std::isnan(request.prescale) || std::isnan(request.postscale)) {
     return refuse("prescale/postscale is NaN");
   }
+  if (request.by_members && request.kind != Kind::add_process_set &&
+      request.kind != Kind::remove_process_set) {
+    return refuse("only process sets are added and removed by their members");
+  }
   if (request.process_set < 0) {
     return {Code::not_found, cat("invalid process set ", request.process_set)};
   }
@@ -173,10 +178,7 @@ Status check_rank(int rank, int world_size) {
   return refuse("there is no rank ", rank, " in a world of ", world_size);
 }
 
-Status check_new_set(const Request& request, int world_size) {
-  if (request.process_set != kGlobalSet) {
-    return refuse("a process set is created from ranks of the world, not of another set");
-  }
+Status check_members(const Request& request, int world_size) {
   if (request.ranks.empty()) return refuse("a process set needs at least one rank");
   int before = -1;
   for (const int rank : request.ranks) {
@@ -187,6 +189,18 @@ Status check_new_set(const Request& request, int world_size) {
     before = rank;
   }
   return {};
+}
+
+Status check_new_set(const Request& request, int world_size) {
+  if (request.process_set != kGlobalSet) {
+    return refuse("a process set is created from ranks of the world, not of another set");
+  }
+  return check_members(request, world_size);
+}
+
+Status check_removal(const Request& request, int world_size) {
+  if (request.process_set == kGlobalSet) return refuse("the global one cannot be removed");
+  return request.by_members ? check_members(request, world_size) : Status();
 }
 
 Status check_send_recv(const Request& request, int world_size) {
@@ -211,8 +225,7 @@ Status check_kind(const Request& request, int world_size) {
     case Kind::add_process_set:
       return check_new_set(request, world_size);
     case Kind::remove_process_set:
-      if (request.process_set != kGlobalSet) return {};
-      return refuse("the global one cannot be removed");
+      return check_removal(request, world_size);
     case Kind::send_recv:
       return check_send_recv(request, world_size);
     default:

@@ -50,13 +50,21 @@ struct Request {
   // Tensors of one group run together or not at all: none before all are ready. Empty: no group.
   std::string group = {};
   int group_size = 0;
-  // add_process_set: its members, ascending; send_recv: the sender and the receiver.
+  // add_process_set: its members, ascending, and so for remove_process_set if they alone ask for
+  // it; send_recv: the sender and the receiver.
   std::vector<int> ranks = {};
+  bool by_members =
+      false;  // add_process_set, remove_process_set: the other ranks do not ask for it
 
   std::int64_t elements() const;
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(type); }
   friend bool operator==(const Request&, const Request&) = default;
 };
+
+// Whether the ranks that it names negotiate about it, and not all members of its process set.
+inline bool is_among_named_ranks(const Request& request) {
+  return request.kind == Kind::send_recv || request.by_members;
+}
 
 // Whether two requests are equal in all but their names.
 bool equal_except_name(const Request& one, const Request& another);

@@ -32,6 +32,12 @@ struct RankActivity {
   std::string missing;           // on rank 0: which ranks have not asked for what others wait for
 };
 
+// A process set of an earlier world.
+struct RestoredSet {
+  std::vector<int> ranks;   // in this world
+  bool by_members = false;  // its members alone have added it, and remove it
+};
+
 struct WorldSpec {
   WorldSpec(int own_rank, std::vector<Member> all, std::uint64_t number, const Token& job_token)
       : rank(own_rank), members(std::move(all)), generation(number), token(job_token) {}
@@ -47,7 +53,7 @@ struct WorldSpec {
   bool dynamic_process_sets = true;
   // Used instead of `process_sets` if next_process_set is not 0: the sets of an earlier world, by
   // number.
-  std::map<int, std::vector<int>> restored_sets;
+  std::map<int, RestoredSet> restored_sets;
   int next_process_set = 0;
   // Can end the world even while it is being formed; null: no interrupt. With stock Gloo it takes
   // effect late.
@@ -62,6 +68,10 @@ struct WorldSpec {
   // Called at most once, on a thread of the world, when the world fails: what this rank did then.
   // The operations in flight fail after the call.
   std::function<void(const RankActivity& activity)> on_failure = {};
+  // Called on a thread of the world when a process set has come or gone, on all ranks and before
+  // the call that has asked for it ends. `ranks`: of a new one; null: it was removed.
+  std::function<void(int process_set, const std::vector<int>* ranks, bool by_members)>
+      on_set_changed = {};
   // Called on a thread of the world when a signal has asked for the flight recorder.
   std::function<void()> on_dump_signal = {};
 

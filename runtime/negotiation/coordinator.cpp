@@ -91,8 +91,8 @@ void Coordinator::decide_touched(const MessageTable::Touched& touched, TimePoint
 }
 
 void Coordinator::note_order(const Request& request) {
-  // The other ranks do not wait for a send_recv, so it has no place in their order.
-  if (!options_.deterministic || request.kind == Kind::send_recv) return;
+  // The other ranks do not wait for what only some ranks ask for: it has no place in their order.
+  if (!options_.deterministic || is_among_named_ranks(request)) return;
   if (order_of_.try_emplace(key_of(request), next_order_).second) unreleased_.insert(next_order_++);
 }
 

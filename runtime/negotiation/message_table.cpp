@@ -10,14 +10,11 @@ namespace {
 // Requests within this time form one piece: only the search for late rows looks at their times.
 constexpr std::chrono::milliseconds kSameTime{1};
 
-bool is_send_recv(const MessageTable::Variant& variant) {
-  return variant.request.kind == Kind::send_recv;
-}
-
-// Two ranks requested it, and no others do.
-bool is_send_recv(const MessageTable::Row& row) {
-  return !row.whole.empty() && std::all_of(row.whole.begin(), row.whole.end(),
-                                           [](const auto& one) { return is_send_recv(one); });
+// The ranks that it names request it, and no others do.
+bool is_among_named_ranks(const MessageTable::Row& row) {
+  return !row.whole.empty() && std::all_of(row.whole.begin(), row.whole.end(), [](const auto& one) {
+    return is_among_named_ranks(one.request);
+  });
 }
 
 }  // namespace
@@ -166,12 +163,12 @@ Status MessageTable::add(const FullRequest& asked, TimePoint now, Touched& touch
                                  " first extents of ", asked.ranks.size(), " ranks")};
   }
 
-  if (asked.request.kind == Kind::send_recv) {
-    const auto pair = RankSet::of_ranks(asked.request.ranks);
-    if (!pair.contains_all(asked.ranks)) {
+  if (is_among_named_ranks(asked.request)) {
+    const auto named = RankSet::of_ranks(asked.request.ranks);
+    if (!named.contains_all(asked.ranks)) {
       return {Code::permission_denied,
-              cat("\"", key.name, "\" was requested by rank ", asked.ranks.difference(pair).front(),
-                  ", which neither sends nor receives it")};
+              cat("\"", key.name, "\" was requested by rank ",
+                  asked.ranks.difference(named).front(), ", which it does not name")};
     }
   }
 
@@ -205,7 +202,7 @@ TimePoint MessageTable::oldest() const {
 
 RankSet MessageTable::participants(const TensorKey& key, const Row& row) const {
   const auto& members = members_in_scope(key.process_set);
-  if (!is_send_recv(row)) return members;
+  if (!is_among_named_ranks(row)) return members;
   RankSet all;
   for (const auto& variant : row.whole) all.unite(RankSet::of_ranks(variant.request.ranks));
   return all.intersection(members);
@@ -213,7 +210,7 @@ RankSet MessageTable::participants(const TensorKey& key, const Row& row) const {
 
 bool MessageTable::complete(const TensorKey& key, const Row& row) const {
   if (row.asked.size() == members_in_scope(key.process_set).size()) return true;
-  return (!joined_.empty() || is_send_recv(row)) && missing(key, row).empty();
+  return (!joined_.empty() || is_among_named_ranks(row)) && missing(key, row).empty();
 }
 
 RankSet MessageTable::missing(const TensorKey& key, const Row& row) const {

@@ -59,7 +59,8 @@ class MessageTable {
   Status add(const CachedRequests& known, TimePoint now, Touched& touched);
   Status add(const FullRequest& asked, TimePoint now, Touched& touched);
 
-  // The ranks in scope that must request it: those of its process set, or the two of a send_recv.
+  // The ranks in scope that must request it: those that it names (is_among_named_ranks()), or those
+  // of its process set.
   RankSet participants(const TensorKey& key, const Row& row) const;
   // All participants that have not joined have requested it.
   bool complete(const TensorKey& key, const Row& row) const;

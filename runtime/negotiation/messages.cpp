@@ -74,6 +74,7 @@ void write_request(WireWriter& out, const Request& request) {
       .f64(request.prescale)
       .f64(request.postscale)
       .i32(request.process_set)
+      .boolean(request.by_members)
       .str(request.group)
       .i32(request.group_size);
   write_extents(out, request.shape);
@@ -92,6 +93,7 @@ Request read_request(WireReader& in) {
   request.prescale = in.f64();
   request.postscale = in.f64();
   request.process_set = in.i32();
+  request.by_members = in.boolean();
   request.group = in.str();
   request.group_size = in.i32();
   request.shape = read_extents(in);

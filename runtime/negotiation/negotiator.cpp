@@ -291,7 +291,8 @@ Status Negotiator::update_sets(const Response& response, const std::vector<Share
     if (response.new_set != sets_.next()) {
       return {Code::data_loss, cat("a new process set with number ", response.new_set)};
     }
-    sets_.add(RankSet::of_ranks(tensors.front()->request.ranks));
+    const Request& added = tensors.front()->request;
+    sets_.add(RankSet::of_ranks(added.ranks), added.by_members);
   } else if (response.kind == Kind::remove_process_set) {
     sets_.remove(response.process_set);
     cache_.set_removed(response.process_set, evicted);
@@ -344,9 +345,8 @@ Negotiator::Output Negotiator::work(TimePoint now, int under_way) {
   }
 
   while (auto response = coordinator_->next(now, under_way)) {
-    if (response->error.ok() && participants_of(response->request(), sets_).contains(0)) {
-      ++under_way;
-    }
+    const auto runs = ranks_that_run(*response, response->tensors);
+    if (response->error.ok() && runs.ok() && runs->contains(0)) ++under_way;
     // The coordinator's own responses are valid.
     if (const Status applied = apply(wire_response_of(*response), now); !applied.ok()) {
       output_.stalls.failure = applied;

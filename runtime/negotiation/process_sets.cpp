@@ -1,5 +1,7 @@
 #include "runtime/negotiation/process_sets.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -36,38 +38,48 @@ Result<ProcessSets> ProcessSets::of(const std::vector<std::vector<int>>& sets, i
   return all;
 }
 
-Result<ProcessSets> ProcessSets::restored(const std::map<int, std::vector<int>>& sets, int next,
+Result<ProcessSets> ProcessSets::restored(const std::map<int, RestoredSet>& sets, int next,
                                           int world_size) {
   ProcessSets all(world_size);
-  for (const auto& [id, ranks] : sets) {
+  for (const auto& [id, set] : sets) {
     Request request;
     request.kind = Kind::add_process_set;
     request.name = cat(id);
-    request.ranks = ranks;
+    request.ranks = set.ranks;
     HVD_RETURN_IF_ERROR(check_request(request, world_size));
     if (id <= kGlobalSet || id >= next) {
       return Status(Code::invalid_argument, cat("there can be no process set ", id));
     }
-    all.sets_.emplace(id, RankSet::of_ranks(ranks));
+    all.sets_.emplace(id, RankSet::of_ranks(set.ranks));
+    if (set.by_members) all.by_members_.insert(id);
   }
   all.next_ = next;
   return all;
 }
 
-std::optional<int> ProcessSets::find(const RankSet& members) const {
-  for (const auto& [id, ranks] : sets_) {
-    if (ranks == members) return id;
-  }
-  return std::nullopt;
+void ProcessSets::add(const RankSet& members, bool by_members) {
+  if (by_members) by_members_.insert(next_);
+  sets_.emplace(next_++, members);
 }
 
+void ProcessSets::remove(int id) {
+  sets_.erase(id);
+  by_members_.erase(id);
+}
+
+// Members who add a set by themselves may have several of the same ranks: parts of a program that
+// do not know of each other each have one.
 Status ProcessSets::check_add(const Request& request) const {
+  if (request.by_members) return {};
   const auto members = RankSet::of_ranks(request.ranks);
-  const auto existing = find(members);
-  if (!existing) return {};
+  const auto existing = std::find_if(sets_.begin(), sets_.end(), [&](const auto& set) {
+    return set.second == members && !is_by_members(set.first);
+  });
+  if (existing == sets_.end()) return {};
+  const int id = existing->first;
   return {Code::already_exists,
-          cat(kind_name(request.kind), " \"", request.name, "\": process set ", *existing,
-              *existing == kGlobalSet ? " (the global one)" : "", " already consists of ranks ",
+          cat(kind_name(request.kind), " \"", request.name, "\": process set ", id,
+              id == kGlobalSet ? " (the global one)" : "", " already consists of ranks ",
               ranks_text(members))};
 }
 
@@ -76,7 +88,14 @@ Status ProcessSets::check_remove(const Request& request) const {
     return {Code::invalid_argument, cat(kind_name(request.kind), " \"", request.name,
                                         "\": the global process set cannot be removed")};
   }
-  if (contains(request.process_set)) return {};
+  if (contains(request.process_set)) {
+    const bool by_members = is_by_members(request.process_set);
+    if (by_members == request.by_members) return {};
+    return {
+        Code::invalid_argument,
+        cat(kind_name(request.kind), " \"", request.name, "\": process set ", request.process_set,
+            " was added by ", by_members ? "its members alone" : "all ranks", ", who remove it")};
+  }
   return {Code::not_found,
           cat(kind_name(request.kind), " \"", request.name, "\": there is no process set ",
               request.process_set, was_removed(request.process_set) ? " any more" : "")};
@@ -92,11 +111,6 @@ Status ProcessSets::check_member(int id, int rank) const {
   if (members(id).contains(static_cast<RankSet::Value>(rank))) return {};
   return {Code::permission_denied, cat("rank ", rank, " is not in process set ", id,
                                        ", which consists of ranks ", ranks_text(members(id)))};
-}
-
-RankSet participants_of(const Request& request, const ProcessSets& sets) {
-  return request.kind == Kind::send_recv ? RankSet::of_ranks(request.ranks)
-                                         : sets.members(negotiated_in(request));
 }
 
 }  // namespace hvd::runtime

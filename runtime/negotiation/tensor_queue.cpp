@@ -34,8 +34,13 @@ Status TensorQueue::check(const Request& request, const Slot* slot) const {
                   set);
   }
 
-  if (request.kind == Kind::send_recv &&
+  if (is_among_named_ranks(request) &&
       std::find(request.ranks.begin(), request.ranks.end(), rank_) == request.ranks.end()) {
+    if (request.by_members) {
+      return refuse(Code::permission_denied, "rank ", rank_,
+                    " is not one of the members, who alone call it: ranks ",
+                    ranks_text(RankSet::of_ranks(request.ranks)));
+    }
     return refuse(Code::invalid_argument, "this rank, ", rank_, ", neither sends nor receives it");
   }
 
@@ -326,9 +331,14 @@ std::vector<int> TensorQueue::process_sets() const {
   return ids;
 }
 
-void TensorQueue::open_set(const RankSet& members) {
+bool TensorQueue::is_by_members(int process_set) const {
   const std::lock_guard lock(mutex_);
-  sets_.add(members);
+  return sets_.is_by_members(process_set);
+}
+
+void TensorQueue::open_set(const RankSet& members, bool by_members) {
+  const std::lock_guard lock(mutex_);
+  sets_.add(members, by_members);
 }
 
 void TensorQueue::close_set(int process_set, Slots& slots) {

@@ -88,8 +88,10 @@ class TensorQueue {
   // The members of a process set, or an error if it does not exist.
   Result<RankSet> members(int process_set) const;
   std::vector<int> process_sets() const;
+  // Its members alone have added it; false if it does not exist.
+  bool is_by_members(int process_set) const;
   // Adds the next process set, of these ranks.
-  void open_set(const RankSet& members);
+  void open_set(const RankSet& members, bool by_members);
   // Removes the process set, and takes those of its entries that have not been taken.
   void close_set(int process_set, Slots& slots);
 

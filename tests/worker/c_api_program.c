@@ -535,6 +535,8 @@ static void sets(void) {
   CHECK(hvd_allreduce(&tensor, NULL, &options) < 0);
   INVALID(hvd_add_process_set(NULL, 2), "hvd_add_process_set(): ranks is null");
   INVALID(hvd_add_shrinking_process_set(NULL, 2), "hvd_add_shrinking_process_set(): ranks is null");
+  INVALID(hvd_add_process_set_by_members(NULL, 2),
+          "hvd_add_process_set_by_members(): ranks is null");
   INVALID(hvd_add_process_set(ranks, 0), "at least one rank");
   const int32_t far[1] = {1000};
   INVALID(hvd_add_process_set(far, 1), "1000");
@@ -556,6 +558,17 @@ static void sets(void) {
   CHECK(hvd_barrier(NULL) == HVD_OK);
   CHECK(hvd_remove_process_set(set) == HVD_OK);
   REFUSED(hvd_process_set_size(set), HVD_ERROR_UNKNOWN_PROCESS_SET, "");
+  if (rank != size - 1) {
+    REFUSED(hvd_add_process_set_by_members(last, 1), HVD_ERROR_NOT_A_MEMBER, "who alone call it");
+    return;
+  }
+  const int own = hvd_add_process_set_by_members(last, 1);
+  CHECK(own > set && hvd_process_set_included(own) == 1);
+  options.process_set = own;
+  CHECK(hvd_allreduce(&tensor, NULL, &options) == HVD_OK);
+  CHECK(hvd_add_process_set_by_members(last, 1) == own + 1); /* of the same ranks */
+  CHECK(hvd_remove_process_set(own) == HVD_OK);
+  REFUSED(hvd_process_set_size(own), HVD_ERROR_UNKNOWN_PROCESS_SET, "");
 }
 
 /* --- arguments that can never be right --- */

@@ -345,6 +345,13 @@ int hvd_add_shrinking_process_set(const int32_t* ranks, size_t count) {
   return add_set("hvd_add_shrinking_process_set", ranks, count, hvd::LostMember::shrink);
 }
 
+int hvd_add_process_set_by_members(const int32_t* ranks, size_t count) {
+  return guard([&] {
+    if (count > 0) not_null(ranks, "hvd_add_process_set_by_members", "ranks");
+    return hvd::add_process_set_by_members({ranks, ranks + count}).id();
+  });
+}
+
 int hvd_remove_process_set(int32_t process_set) {
   return guard([&] {
     hvd::remove_process_set(hvd::ProcessSet(process_set));

@@ -397,6 +397,10 @@ Status ProcessWorld::join(runtime::WorldSpec spec, Settings settings, runtime::E
   {
     const std::lock_guard lock(mutex_);
     current_.reset_stop_deadline();
+    spec.on_set_changed = [this, generation = generation_.number](
+                              int id, const std::vector<int>* ranks, bool by_members) {
+      note_set(generation, id, ranks, by_members);
+    };
   }
 
   auto world = runtime::World::create(spec, exchange);

@@ -280,9 +280,9 @@ void ProcessWorld::check_set(std::string_view call, int id) const {
   }
 }
 
-std::optional<int> ProcessWorld::take_up_set(const std::vector<int>& ranks) {
+std::optional<int> ProcessWorld::take_up_set(const std::vector<int>& ranks, bool by_members) {
   const std::lock_guard lock(mutex_);
-  return membership_ == nullptr ? std::nullopt : sets_.take_up(ranks);
+  return membership_ == nullptr ? std::nullopt : sets_.take_up(ranks, by_members);
 }
 
 void ProcessWorld::let_set_shrink(int id) {
@@ -297,12 +297,15 @@ bool ProcessWorld::forget_lost_set(int id) {
   return true;
 }
 
-void ProcessWorld::note_set(runtime::Kind kind, int id, const std::vector<int>& ranks) {
+void ProcessWorld::note_set(std::uint64_t generation, int id, const std::vector<int>* ranks,
+                            bool by_members) {
   const std::lock_guard lock(mutex_);
-  if (kind == runtime::Kind::remove_process_set) current_.forget_names(id);
+  // A world that is over may still come to this.
+  if (generation != generation_.number) return;
+  if (ranks == nullptr) current_.forget_names(id);
   if (membership_ == nullptr) return;
-  if (kind == runtime::Kind::add_process_set) {
-    sets_.added(id, ranks);
+  if (ranks != nullptr) {
+    sets_.added(id, *ranks, by_members);
   } else {
     sets_.removed(id);
   }

@@ -108,14 +108,11 @@ class ProcessWorld {
   // From 0 again: all have joined, after however many calls each.
   void restart_names();
 
-  // A process set was added or removed, as all ranks agreed.
-  void note_set(runtime::Kind kind, int id, const std::vector<int>& ranks);
-
   // ---- process sets of elastic jobs; of others these do nothing ----
 
   // Throws ProcessSetError, which names the call, if the set has lost a member.
   void check_set(std::string_view call, int id) const;
-  std::optional<int> take_up_set(const std::vector<int>& ranks);
+  std::optional<int> take_up_set(const std::vector<int>& ranks, bool by_members);
   void let_set_shrink(int id);
   bool forget_lost_set(int id);
 
@@ -203,6 +200,8 @@ class ProcessWorld {
                       const std::string& scope, runtime::WorldSpec& spec);
   void leave_ended_world();
   Status join(runtime::WorldSpec spec, Settings settings, runtime::Exchange& exchange);
+  // A process set was added (null: removed) in the order of that world.
+  void note_set(std::uint64_t generation, int id, const std::vector<int>* ranks, bool by_members);
 
   std::mutex lifecycle_mutex_;  // held through init() and shutdown(); taken before mutex_
 

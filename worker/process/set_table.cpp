@@ -31,8 +31,9 @@ Result<SetTable> SetTable::of(const std::vector<std::vector<int>>& sets, bool sh
   return table;
 }
 
-void SetTable::added(int id, const std::vector<int>& ranks) {
+void SetTable::added(int id, const std::vector<int>& ranks, bool by_members) {
   Set set;
+  set.by_members = by_members;
   for (const int rank : ranks) {
     set.members.push_back(world_.members[static_cast<std::size_t>(rank)].incarnation);
   }
@@ -76,10 +77,12 @@ std::optional<std::vector<int>> SetTable::ranks_of(const Set& set) const {
   return ranks;
 }
 
-std::map<int, std::vector<int>> SetTable::ranks() const {
-  std::map<int, std::vector<int>> all;
+std::map<int, runtime::RestoredSet> SetTable::ranks() const {
+  std::map<int, runtime::RestoredSet> all;
   for (const auto& [id, set] : sets_) {
-    if (auto ranks = ranks_of(set)) all.emplace(id, std::move(*ranks));
+    if (auto ranks = ranks_of(set)) {
+      all.emplace(id, runtime::RestoredSet{std::move(*ranks), set.by_members});
+    }
   }
   return all;
 }
@@ -90,9 +93,9 @@ std::optional<std::string> SetTable::lost(int id) const {
   return found->second.lost;
 }
 
-std::optional<int> SetTable::take_up(const std::vector<int>& ranks) {
+std::optional<int> SetTable::take_up(const std::vector<int>& ranks, bool by_members) {
   for (auto& [id, set] : sets_) {
-    if (!set.is_old || ranks_of(set) != ranks) continue;
+    if (!set.is_old || set.by_members != by_members || ranks_of(set) != ranks) continue;
     set.is_old = false;
     return id;
   }
@@ -103,7 +106,7 @@ std::string SetTable::encode() const {
   WireWriter out;
   out.i32(next_).u32(static_cast<std::uint32_t>(sets_.size()));
   for (const auto& [id, set] : sets_) {
-    out.i32(id).boolean(set.shrinks).boolean(set.is_old).str(set.lost);
+    out.i32(id).boolean(set.by_members).boolean(set.shrinks).boolean(set.is_old).str(set.lost);
     out.u32(static_cast<std::uint32_t>(set.members.size()));
     for (const auto incarnation : set.members) out.u64(incarnation);
   }
@@ -118,6 +121,7 @@ Result<SetTable> SetTable::decode(std::string_view bytes) {
   for (std::uint32_t i = 0; i < std::min(sets, kMostSets) && !in.failed(); ++i) {
     const int id = in.i32();
     Set set;
+    set.by_members = in.boolean();
     set.shrinks = in.boolean();
     set.is_old = in.boolean();
     set.lost = in.str();

@@ -12,6 +12,7 @@
 
 #include "base/protocol/world_document.h"
 #include "base/status.h"
+#include "runtime/core/world_spec.h"
 
 namespace hvd::worker {
 
@@ -27,17 +28,18 @@ class SetTable {
   // A world is entered: the members of a set that are not in it are lost.
   void enter(const WorldDocument& world);
   // In that world, the sets that have lost no member, or shrink.
-  std::map<int, std::vector<int>> ranks() const;
+  std::map<int, runtime::RestoredSet> ranks() const;
   int next() const { return next_; }
 
   // In the order of the world.
-  void added(int id, const std::vector<int>& ranks);
+  void added(int id, const std::vector<int>& ranks, bool by_members = false);
   void let_shrink(int id);
   void removed(int id) { sets_.erase(id); }
   // The members of it that are gone, as text; nothing if it is whole, or there is no such set.
   std::optional<std::string> lost(int id) const;
-  // One of these ranks that was made in an earlier world, and not taken up in this one before.
-  std::optional<int> take_up(const std::vector<int>& ranks);
+  // One of these ranks that was made in an earlier world, by all ranks or by its members alone, and
+  // not taken up in this one before.
+  std::optional<int> take_up(const std::vector<int>& ranks, bool by_members = false);
 
   std::string encode() const;
   static Result<SetTable> decode(std::string_view bytes);
@@ -45,6 +47,7 @@ class SetTable {
  private:
   struct Set {
     std::vector<std::uint64_t> members;  // incarnations
+    bool by_members = false;             // they alone have added it, and remove it
     bool shrinks = false;
     std::string lost;     // its lost members, as text
     bool is_old = false;  // of an earlier world

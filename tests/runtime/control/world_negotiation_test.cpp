@@ -41,11 +41,7 @@ int add_set(World& world, const std::string& name, std::vector<int> ranks) {
   return outcome.process_set;
 }
 
-Request removal(int process_set) {
-  auto request = test::of_kind(Kind::remove_process_set, "remove", {0});
-  request.process_set = process_set;
-  return request;
-}
+Request removal(int process_set) { return test::remove_set("remove", process_set); }
 
 class WorldSends : public ::testing::TestWithParam<Transport> {
  protected:
@@ -207,6 +203,39 @@ TEST(WorldSets, TensorsInFlightInASetThatIsRemovedFail) {
       }
       EXPECT_EQ(reduce(world, test::in_set(test::tensor("x"), set), data).failure.status.code(),
                 Code::not_found);
+    }
+  });
+}
+
+TEST(WorldSets, MembersAddAndRemoveThemWhileTheOthersDoNothingOfTheKind) {
+  run_world_to_end(5, [](int rank, World& world) {
+    for (int round = 0; round < 10; ++round) {
+      const std::vector<int> pair{round % 4, 4};
+      const bool is_member = rank == pair[0] || rank == pair[1];
+      auto add = test::by_members(test::add_set(cat("add", round), pair));
+      int set = 2 * round + 1;
+      if (is_member) {
+        const auto added = call(world, add);
+        ASSERT_TRUE(added.ok()) << added.failure.status.to_string();
+        EXPECT_EQ(added.process_set, set);
+        std::vector<float> data(4, static_cast<float>(rank));
+        EXPECT_TRUE(reduce(world, test::in_set(test::tensor("t"), set), data).ok());
+        EXPECT_EQ(data, std::vector<float>(4, static_cast<float>(pair[0] + pair[1])));
+      } else {
+        const auto refused = call(world, add);
+        EXPECT_EQ(refused.failure.status.code(), Code::permission_denied);
+        EXPECT_TRUE(mentions(refused.failure, "is not one of the members, who alone call it"));
+      }
+      // The order of responses is one: after a call of all ranks each of them knows of the set.
+      EXPECT_EQ(add_set(world, cat("all", round), {0, 1}), set + 1);
+      EXPECT_TRUE(world.is_by_members(set) && !world.is_by_members(set + 1));
+      EXPECT_EQ(*world.process_set(set), test::ranks(pair));
+      ASSERT_TRUE(call(world, removal(set + 1)).ok());
+      if (!is_member) continue;
+      auto remove = test::by_members(test::remove_set(cat("remove", round), set));
+      remove.ranks = pair;
+      ASSERT_TRUE(call(world, remove).ok());
+      EXPECT_FALSE(world.process_set(set).ok());
     }
   });
 }

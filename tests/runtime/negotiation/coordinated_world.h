@@ -49,7 +49,7 @@ class CoordinatedWorld {
       if (response->error.ok()) {
         ++under_way;
         if (response->kind == runtime::Kind::add_process_set) {
-          sets.add(ranks(response->request().ranks));
+          sets.add(ranks(response->request().ranks), response->request().by_members);
         }
         if (response->kind == runtime::Kind::remove_process_set) sets.remove(response->process_set);
       }

@@ -221,6 +221,88 @@ TEST(CoordinatorSets, RemovalForgetsPendingTensorsAndTheNumber) {
   EXPECT_EQ(world.only().new_set, 2);
 }
 
+// The removal as the members of the set ask for it.
+Request own_removal(int process_set, std::vector<int> ranks) {
+  auto request = test::by_members(test::remove_set("r", process_set));
+  request.ranks = std::move(ranks);
+  return request;
+}
+
+TEST(CoordinatorSets, MembersAddAndRemoveTheirsWithoutTheOthers) {
+  for (const bool deterministic : {false, true}) {
+    World world(4, {1024, milliseconds(5), deterministic});
+    const auto add = test::by_members(test::add_set("s", {1, 3}));
+    ASSERT_TRUE(world.submit(0, tensor("of all")).ok());
+    ASSERT_TRUE(world.submit(1, add).ok());
+    EXPECT_TRUE(world.poll().empty());
+    ASSERT_TRUE(world.submit(3, add).ok());
+    EXPECT_EQ(world.only().new_set, 1);
+    EXPECT_TRUE(world.sets.is_by_members(1));
+    if (!deterministic) {  // else it would come after what rank 0 has asked for before
+      world.submit_everywhere(test::remove_set("all", 1));
+      says(world.only(), "process set 1 was added by its members alone, who remove it");
+    }
+    ASSERT_TRUE(world.submit(3, in_set(tensor("t"), 1)).ok());
+    for (const int rank : {3, 1}) {
+      EXPECT_TRUE(world.poll().empty());
+      ASSERT_TRUE(world.submit(rank, own_removal(1, {1, 3})).ok());
+    }
+    EXPECT_TRUE(world.only().error.ok());
+    EXPECT_FALSE(world.sets.contains(1) || world.sets.is_by_members(1));
+    for (const int rank : {1, 2, 3}) ASSERT_TRUE(world.submit(rank, tensor("of all")).ok());
+    EXPECT_EQ(names_of(world.only()), Names{"of all"});
+  }
+}
+
+TEST(CoordinatorSets, OfAllRanksIsRemovedByAllRanks) {
+  World world(2);
+  world.submit_everywhere(test::add_set("s", {0}));
+  world.only();
+  ASSERT_TRUE(world.submit(0, own_removal(1, {0})).ok());
+  says(world.only(), "process set 1 was added by all ranks, who remove it");
+}
+
+TEST(CoordinatorSets, OfTheSameRanksMembersMayHaveSeveralAndAllRanksOne) {
+  World world(2);
+  const auto own = test::by_members(test::add_set("own", {1}));
+  ASSERT_TRUE(world.submit(1, own).ok());
+  EXPECT_EQ(world.only().new_set, 1);
+  world.submit_everywhere(test::add_set("s", {1}));
+  EXPECT_EQ(world.only().new_set, 2);
+  ASSERT_TRUE(world.submit(1, own).ok());
+  EXPECT_EQ(world.only().new_set, 3);
+  world.submit_everywhere(test::add_set("again", {1}));
+  says(world.only(), "process set 2 already consists of ranks 1");
+}
+
+TEST(CoordinatorSets, MembersWhoDisagreeAreToldAndStrangersViolateTheProtocol) {
+  World world(4);
+  ASSERT_TRUE(world.submit(1, test::by_members(test::add_set("s", {1, 2}))).ok());
+  ASSERT_TRUE(world.submit(2, test::by_members(test::add_set("s", {2, 3}))).ok());
+  EXPECT_TRUE(world.poll().empty()) << "rank 3 may be on its way";
+  ASSERT_TRUE(world.submit(3, test::by_members(test::add_set("s", {2, 3}))).ok());
+  says(world.only(), "One rank specified ranks [1, 2], but another rank specified ranks [2, 3]");
+  EXPECT_EQ(world.submit(0, test::by_members(test::add_set("s", {2, 3}))).code(),
+            Code::permission_denied);
+}
+
+TEST(CoordinatorSets, MembersDoNotMindRanksThatHaveLeftOrJoined) {
+  World world(4);
+  const auto add = [](const char* name, std::vector<int> ranks) {
+    return test::by_members(test::add_set(name, std::move(ranks)));
+  };
+  ASSERT_TRUE(world.join(3).ok());
+  for (const int rank : {1, 2}) ASSERT_TRUE(world.submit(rank, add("s", {1, 2})).ok());
+  const auto added = world.only();
+  EXPECT_TRUE(added.error.ok() && added.joined.empty());
+  ASSERT_TRUE(world.leave(0).ok());
+  world.poll();
+  for (const int rank : {1, 2}) ASSERT_TRUE(world.submit(rank, add("t", {1, 2})).ok());
+  EXPECT_EQ(world.only().new_set, 2);
+  ASSERT_TRUE(world.submit(1, add("u", {0, 1})).ok());
+  says(world.only(), "rank 0 on host0 has already called shutdown()");
+}
+
 TEST(CoordinatorDeterministic, RunsTensorsInTheOrderOfRankZeroAndFusesGroupsOnly) {
   World world(2, {1024, milliseconds(5), true});
   for (const auto* name : {"a", "b", "c"}) ASSERT_TRUE(world.submit(0, tensor(name)).ok());
@@ -267,13 +349,14 @@ TEST(CoordinatorDeterministic, PendingTensorsOfARemovedSetDelayNothing) {
 }
 
 TEST(ProcessSets, OfALaterWorldKeepTheirNumbersAndOthersAreRefused) {
-  const auto sets = ProcessSets::restored({{1, {0}}, {2, {0, 1}}}, 3, 3);
+  const auto sets = ProcessSets::restored({{1, {{0}}}, {2, {{0, 1}, true}}}, 3, 3);
   ASSERT_TRUE(sets.ok()) << sets.status().to_string();
   EXPECT_EQ(sets->next(), 3);
   EXPECT_EQ(sets->members(2), test::ranks({0, 1}));
-  EXPECT_FALSE(ProcessSets::restored({{3, {0}}}, 3, 2).ok()) << "of a number to come";
-  EXPECT_FALSE(ProcessSets::restored({{1, {5}}}, 3, 2).ok()) << "of no such rank";
-  EXPECT_FALSE(ProcessSets::restored({{kGlobalSet, {0}}}, 3, 2).ok()) << "of the global set";
+  EXPECT_TRUE(sets->is_by_members(2) && !sets->is_by_members(1));
+  EXPECT_FALSE(ProcessSets::restored({{3, {{0}}}}, 3, 2).ok()) << "of a number to come";
+  EXPECT_FALSE(ProcessSets::restored({{1, {{5}}}}, 3, 2).ok()) << "of no such rank";
+  EXPECT_FALSE(ProcessSets::restored({{kGlobalSet, {{0}}}}, 3, 2).ok()) << "of the global set";
 }
 
 }  // namespace

@@ -227,6 +227,12 @@ TEST(Messages, RequestsThatCanNeverBeAreNamed) {
   for (const auto& ranks : std::vector<std::vector<int>>{{}, {1, 0}, {1, 1}, {8}, {-1}}) {
     EXPECT_FALSE(check_request(test::add_set("s", ranks), 8).ok());
   }
+  EXPECT_TRUE(check_request(test::by_members(test::add_set("s", {0, 7})), 8).ok());
+  EXPECT_FALSE(check_request(test::by_members(test::tensor("t")), 8).ok());
+  auto removal = test::by_members(test::remove_set("r", 1));
+  EXPECT_FALSE(check_request(removal, 8).ok()) << "members of no set";
+  removal.ranks = {2, 3};
+  EXPECT_TRUE(check_request(removal, 8).ok());
   EXPECT_TRUE(check_request(test::send_recv("s", 7, 0), 8).ok());
   for (const auto& [sender, receiver] :
        std::vector<std::pair<int, int>>{{0, 8}, {8, 0}, {-1, 0}, {0, -1}, {3, 3}}) {

@@ -320,6 +320,70 @@ TEST(NegotiationSimulation, RepeatedRequestsAfterAnErrorAreNotMixedUp) {
   }
 }
 
+// Sets that their members add, use and remove, each in its own time, while all ranks reduce.
+TEST(NegotiationSimulation, MembersAddUseAndRemoveTheirSetsWhileTheWorldGoesOn) {
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(cat("seed ", seed));
+    constexpr int kSets = 6;
+    Config config;
+    config.deterministic = seed % 4 == 0;
+    config.cache_capacity = seed % 3 == 0 ? 0 : 7;
+    SimulatedWorld world(2 + static_cast<int>(seed % 12), 3, seed, config);
+    if (seed % 5 == 0) world.slowest_message(Time(400'000));  // gatherers forward rows in part
+    std::vector<int> steps(static_cast<std::size_t>(world.size()), 20);
+    std::vector<int> parts(static_cast<std::size_t>(world.size()), 1);  // a rank leaves after all
+    const auto ended = [&](int rank) {
+      if (--parts[static_cast<std::size_t>(rank)] == 0) world.leave(rank);
+    };
+    std::map<std::string, std::set<int>> numbers;  // by the name of the set
+    std::map<std::string, std::vector<int>> members;
+    const auto ask = [&](int rank, Request request) {
+      world.after(Time(world.below(2'000)),
+                  [&world, rank, request = std::move(request)] { world.submit(rank, {request}); });
+    };
+    world.on_answer([&](int rank, const Request& request, const SimulatedWorld::Answer& answer) {
+      EXPECT_TRUE(answer.ok) << answer.text;
+      if (request.kind == Kind::add_process_set) {
+        numbers[request.name].insert(answer.process_set);
+        ask(rank, test::in_set(test::tensor(request.name), answer.process_set));
+      } else if (request.kind == Kind::remove_process_set) {
+        ended(rank);
+      } else if (request.process_set != kGlobalSet) {
+        auto removal = test::by_members(
+            test::remove_set(cat("remove ", request.process_set), request.process_set));
+        removal.ranks = members[request.name];
+        ask(rank, removal);
+      } else if (--steps[static_cast<std::size_t>(rank)] > 0) {
+        ask(rank, test::tensor("gradient"));
+      } else {
+        ended(rank);
+      }
+    });
+    for (int set = 0; set < kSets; ++set) {
+      auto& ranks = members[cat("set ", set)];
+      for (int rank = 0; rank < world.size(); ++rank) {
+        if (world.below(2) == 0 || rank == set % world.size()) ranks.push_back(rank);
+      }
+      for (const int rank : ranks) ++parts[static_cast<std::size_t>(rank)];
+    }
+    for (const auto& [name, ranks] : members) {
+      for (const int rank : ranks) ask(rank, test::by_members(test::add_set(name, ranks)));
+    }
+    for (int rank = 0; rank < world.size(); ++rank) ask(rank, test::tensor("gradient"));
+    world.run();
+    world.check_orders();
+    ASSERT_EQ(world.failure(), "");
+    ASSERT_EQ(world.in_flight(), 0U);
+    ASSERT_TRUE(world.all_said_goodbye());
+    std::set<int> all;
+    for (const auto& [name, own] : numbers) {
+      EXPECT_EQ(own.size(), 1U) << name << " has a number of its own on some member";
+      all.insert(own.begin(), own.end());
+    }
+    EXPECT_EQ(all.size(), numbers.size());
+  }
+}
+
 // Messages that rank 0 sends and receives for a step of 100 cached tensors, which each rank submits
 // at a time of its own, in `pieces`.
 double messages_of_a_cached_step(int size, int per_host, unsigned pieces, int steps) {

@@ -49,6 +49,15 @@ inline runtime::Request add_set(const std::string& name, std::vector<int> ranks)
   return request;
 }
 
+inline runtime::Request by_members(runtime::Request request) {
+  request.by_members = true;
+  return request;
+}
+
+inline runtime::Request remove_set(const std::string& name, int process_set) {
+  return in_set(of_kind(runtime::Kind::remove_process_set, name, {0}), process_set);
+}
+
 // "host0" has the first `per_host` ranks, and so on.
 inline std::vector<std::string> hosts(int size, int per_host = 1) {
   std::vector<std::string> names;

@@ -182,6 +182,9 @@ int run_sets() {
     const auto last = hvd::add_process_set({hvd::size() - 1});
     for (int id = 1; id <= 3; ++id) use_set(("set " + std::to_string(id)).c_str(), id);
     use_set("added", last.id());
+    if (hvd::rank() == hvd::size() - 1) {
+      use_set("own", hvd::add_process_set_by_members({hvd::size() - 1}).id());
+    }
     while (!training.is_over()) {
       training.take_step();
       training.state.commit();

@@ -46,8 +46,9 @@ TEST_F(ElasticWorkers, HaveTheirProcessSetsAgainInTheNextWorld) {
               std::string::npos)
         << second;
     EXPECT_NE(second.find("set 3: code -13"), std::string::npos) << second;
-    // The one of worker 3 alone was made in the first world; it is not the last rank now.
-    EXPECT_NE(second.find(cat("added: set 5 of size 1, sum 1")), std::string::npos) << second;
+    // Those of worker 3 alone, 4 and 5, were made in the first world; it is not the last rank now.
+    EXPECT_NE(second.find(cat("added: set 6 of size 1, sum 1")), std::string::npos) << second;
+    EXPECT_EQ(second.find("own: set 7 of size 1, sum 1") != std::string::npos, i == 4) << second;
   }
 }
 
@@ -69,6 +70,9 @@ TEST_F(ElasticWorkers, HaveProcessSetsThatShrinkIfTheProgramSaysSo) {
     // Added again, by the same worker: taken up.
     EXPECT_NE(second.find("added: set 4 of size 1, sum 1"), std::string::npos) << second;
   }
+  const auto& last = ended[3].out;
+  EXPECT_NE(last.find("own: set 5 of size 1, sum 1", last.find("generation 2")), std::string::npos)
+      << last;
 }
 
 TEST_F(ElasticWorkers, AreToldWhileTheyWaitInAJoinAndJoinAnewInTheNextWorld) {

@@ -29,17 +29,24 @@ TEST(ElasticSets, FollowTheirWorkersThroughTheWorldsOnAllRanks) {
   sets->enter(world_of(1, {0, 1, 2, 3}));
   sets->added(3, {0, 1, 3});
   sets->let_shrink(3);
+  sets->added(4, {0, 3}, true);
   sets->enter(world_of(2, {3, 2, 0}));
   // As another rank receives it.
   auto read = SetTable::decode(sets->encode());
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   for (auto* const table : {&*sets, &*read}) {
-    EXPECT_EQ(table->ranks(), (std::map<int, std::vector<int>>{{1, {1, 2}}, {3, {0, 2}}}));
-    EXPECT_EQ(table->next(), 4);
+    const auto ranks = table->ranks();
+    ASSERT_EQ(ranks.size(), 3U);
+    EXPECT_EQ(ranks.at(1).ranks, (std::vector<int>{1, 2}));
+    EXPECT_EQ(ranks.at(3).ranks, (std::vector<int>{0, 2}));
+    EXPECT_EQ(ranks.at(4).ranks, (std::vector<int>{0, 2}));
+    EXPECT_TRUE(ranks.at(4).by_members && !ranks.at(3).by_members);
+    EXPECT_EQ(table->next(), 5);
     EXPECT_EQ(table->lost(2), "a#1");
     EXPECT_FALSE(table->lost(1) || table->lost(3) || table->lost(9));
     EXPECT_EQ(table->take_up({0, 2}), 3);
     EXPECT_EQ(table->take_up({0, 2}), std::nullopt) << "a second one is a duplicate";
+    EXPECT_EQ(table->take_up({0, 2}, true), 4) << "the members have one of their own";
     table->enter(world_of(3, {4}));
     EXPECT_EQ(table->lost(3), "a#0, a#3");
     EXPECT_TRUE(table->ranks().empty());

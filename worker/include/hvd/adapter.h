@@ -60,6 +60,7 @@ struct Submission {
   std::vector<std::int64_t> splits = {};  // alltoall: rows for each rank of the set; empty: even
   std::vector<int> ranks = {};            // add_process_set; send_recv: the sender, the receiver
   ProcessSet process_set = {};            // remove_process_set: which one
+  bool by_members = false;                // add_process_set: its members alone call it
 };
 
 // Throws what hvd/error.h says if this can never be done; `done` is not called then. Errors that

@@ -139,7 +139,10 @@ HVD_API int hvd_stop_timeline(void);
 HVD_API int hvd_add_process_set(const int32_t* ranks, size_t count);
 /* The same; in an elastic job, the set shrinks when it loses a member. */
 HVD_API int hvd_add_shrinking_process_set(const int32_t* ranks, size_t count);
-/* Returns [usual], [wait], HVD_ERROR_NOT_DYNAMIC. */
+/* By these ranks alone, who also remove the set alone; also HVD_ERROR_NOT_A_MEMBER. */
+HVD_API int hvd_add_process_set_by_members(const int32_t* ranks, size_t count);
+/* By all ranks, or by the members of a set that they have added. Returns [usual], [wait],
+ * HVD_ERROR_NOT_DYNAMIC, HVD_ERROR_NOT_A_MEMBER. */
 HVD_API int hvd_remove_process_set(int32_t process_set);
 /* Negative: HVD_ERROR_NOT_INITIALIZED, HVD_ERROR_UNKNOWN_PROCESS_SET. */
 HVD_API int hvd_process_set_size(int32_t process_set);

@@ -5,6 +5,7 @@
 //     const auto even = hvd::add_process_set({0, 2});         // called by all ranks of the world
 //     if (even.included()) hvd::allreduce(gradients, {.process_set = even});
 //     hvd::remove_process_set(even);                          // called by all ranks of the world
+//     const auto pair = hvd::add_process_set_by_members({1, 2});  // called by ranks 1 and 2
 //
 // The set of all ranks always exists; it is what ProcessSet() means. Names of tensors are matched
 // within a set, so those of different sets do not meet. A number of a set is never used again.
@@ -53,6 +54,13 @@ class HVD_API ProcessSet {
 HVD_API ProcessSet add_process_set(std::vector<int> ranks,
                                    LostMember lost_member = LostMember::fail);
 HVD_API void remove_process_set(const ProcessSet& process_set);
+
+// The same, called by these ranks alone, who also remove the set alone: the others neither call nor
+// wait. Members who name different ranks are not told of it: they wait for each other, which the
+// warning of a stall shows. There may be several sets of the same ranks, of which all ranks have
+// added at most one. In an elastic job the set is lost with a member. Throws ProcessSetError,
+// not_a_member, too, on a rank that is not one of them.
+HVD_API ProcessSet add_process_set_by_members(std::vector<int> ranks);
 
 // All that exist, by number: first that of all ranks.
 HVD_API std::vector<ProcessSet> process_sets();
