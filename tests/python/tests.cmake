@@ -41,6 +41,7 @@ hvd_python_test(init TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/ini
 hvd_python_test(channel TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/channel_test.py)
 hvd_python_test(package TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/package_test.py)
 hvd_python_test(run TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/run_test.py)
+hvd_python_test(torch_import TIMEOUT 900 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/torch_import_test.py)
 hvd_python_test(jobs TIMEOUT 600 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/jobs_test.py)
 # It is the longest of all: begun last, it would be waited for alone.
 set_tests_properties(Python.jobs PROPERTIES COST 200)

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch_backend import (
+    VERSION,
     all_handles,
     around,
     changing,
@@ -21,6 +22,7 @@ from torch_backend import (
 )
 
 import hvd.torch as hvd
+from hvd.errors import NotAMemberError
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -177,6 +179,138 @@ def test_ranks_of_a_group_are_named_once():
     message = "named twice|duplicate" if size() > 1 else "world size|duplicate"
     with pytest.raises((ValueError, RuntimeError), match=message):
         dist.new_group([size() - 1] * 2)
+    check_it_works()
+
+
+def local_group(ranks, **options):
+    """A group that its members make alone, from the version of torch on that has such groups."""
+    if "use_local_synchronization" not in inspect.signature(dist.new_group).parameters:
+        pytest.skip("this torch has all ranks make each group")
+    return dist.new_group(ranks, use_local_synchronization=True, **options)
+
+
+@pytest.mark.parametrize("barrier", ["0", "1"])
+def test_members_make_a_group_while_the_others_go_on(monkeypatch, barrier):
+    monkeypatch.setenv("TORCH_DIST_INIT_BARRIER", barrier)
+    pairs = [(size() - 1, 0), (0, 1), (1, 2)]
+    for pair in [{*one} for one in pairs if max(one) < size() and rank() in one]:
+        group = local_group(sorted(pair))
+        tensor = torch.full((1,), float(rank()))
+        dist.all_reduce(tensor, group=group)
+        assert tensor.item() == sum(pair)
+        again = local_group(sorted(pair))
+        dist.barrier(again)
+    # All ranks together may have a group of the same ranks.
+    together = dist.new_group([0])
+    if rank() == 0:
+        dist.barrier(together)
+    check_it_works()
+
+
+def test_members_of_a_process_set_add_and_remove_it_alone():
+    if size() < 2:
+        pytest.skip("needs two ranks")
+    if rank() < 2:
+        pair = hvd.add_process_set([0, 1], by_members=True)
+        assert pair.ranks == [0, 1]
+        assert hvd.allgather_object(rank(), process_set=pair) == [0, 1]
+    elif rank() == 2:
+        with pytest.raises(NotAMemberError, match="rank 2 is not one of the members"):
+            hvd.add_process_set([0, 1], by_members=True)
+    check_it_works()
+    if rank() < 2:
+        assert hvd.remove_process_set(pair)
+    with pytest.raises(ValueError, match="does not shrink"):
+        hvd.add_process_set([rank()], by_members=True, shrink=True)
+    hvd.barrier()
+    assert len(hvd.process_set_ids()) >= 1
+
+
+@pytest.mark.skipif(not hasattr(dist, "split_group"), reason="this torch splits no groups")
+def test_a_group_is_split():
+    if VERSION < (2, 15):
+        with pytest.raises(RuntimeError, match="split"):
+            dist.split_group(split_ranks=[[0]])
+        return
+    halves = [list(range(size()))[::-1][half::2] for half in (0, 1)]
+    part = dist.split_group(split_ranks=[half for half in halves if half])
+    own = next(half for half in halves if rank() in half)
+    assert dist.get_process_group_ranks(part) == own
+    assert dist.get_rank(part) == own.index(rank())
+    check_gathers(part, own)
+    check_scatters(part, own)
+    first = dist.split_group(part, split_ranks=[[0]], timeout=datetime.timedelta(seconds=60))
+    if rank() == own[0]:
+        dist.barrier(first)
+    else:
+        assert first == dist.GroupMember.NON_GROUP_MEMBER
+    check_it_works()
+
+
+def limit(seconds):
+    return datetime.timedelta(seconds=seconds)
+
+
+def test_a_call_has_a_limit_of_time():
+    if size() == 1:
+        pytest.skip("nobody can be late")
+    tensor = torch.ones(1)
+    if rank() != 0:
+        hvd.barrier()
+        dist.all_reduce(tensor)
+    else:
+        work = dist.all_reduce(tensor, async_op=True)
+        with pytest.raises(RuntimeError, match=r"is not done within its limit of 0.2 s: some rank"):
+            work.wait(limit(0.2))
+        hvd.barrier()
+        assert work.wait(limit(60))
+    assert tensor.item() == size()
+
+
+@pytest.mark.parametrize("call", ["allreduce", "barrier", "recv"])
+def test_a_group_has_a_limit_of_time(call):
+    if size() == 1:
+        pytest.skip("nobody can be late")
+    group = dist.new_group(timeout=limit(0.2))
+    tensor = torch.ones(1)
+    calls = {
+        "allreduce": lambda: dist.all_reduce(tensor, group=group),
+        "barrier": lambda: dist.barrier(group),
+        "recv": lambda: dist.recv(tensor, 1, group=group),
+    }
+    if rank() == 0:
+        with pytest.raises(RuntimeError, match=f"{call}.* is not done within its limit of 0.2 s"):
+            calls[call]()
+    hvd.barrier()
+    # What was late is done in the end.
+    if rank() == 1 and call == "recv":
+        dist.send(torch.zeros(1), 0, group=group)
+    elif rank() != 0 and call != "recv":
+        with contextlib.suppress(RuntimeError):  # another rank may be slower than the limit
+            calls[call]()
+    hvd.barrier()
+
+
+def test_a_monitored_barrier_names_the_ranks_that_are_late():
+    backend = dist.distributed_c10d._get_default_group()
+    if VERSION < (2, 15):
+        with pytest.raises((ValueError, RuntimeError), match="GLOO"):
+            dist.monitored_barrier()
+        barrier = backend.monitored_barrier
+    else:
+        barrier = dist.monitored_barrier
+    for _ in range(3):
+        barrier(timeout=limit(60))
+    if size() == 1:
+        return
+    hvd.barrier()
+    if rank() == size() - 1:
+        hvd.barrier()
+    with pytest.raises(RuntimeError, match=f": rank {size() - 1} of the group did not come within"):
+        barrier(timeout=limit(3), wait_all_ranks=True)
+    if rank() != size() - 1:
+        hvd.barrier()
+    barrier(timeout=limit(60))
     check_it_works()
 
 
@@ -458,8 +592,10 @@ def test_reconfigure_waits_no_longer_than_it_is_told_to(group):
 
 @changing
 def test_a_changing_group_has_one_backend():
+    dist.destroy_process_group()
     with pytest.raises(ValueError, match='one backend alone, not "cpu:gloo,cuda:hvd"'):
         dist.init_process_group("cpu:gloo,cuda:hvd", enable_reconfigure=True)
+    dist.init_process_group("hvd")
 
 
 @changing

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import datetime
+import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,9 +25,10 @@ from hvd.errors import DisagreementError, HorovodInternalError
 
 from . import reconfigure
 from .rank_order import RankOrder
-from .work import All, Done, HvdWork
+from .work import All, Done, HvdWork, WorkTimeoutError, seconds_of
 
 NAME = "hvd"
+_MONITORED = -1  # the tag of a monitored barrier; those of programs are not negative
 _REPEAT = 256  # calls of a kind after which names begin anew
 
 _torch: Any = torch  # its private parts have no types
@@ -34,7 +38,22 @@ may_be_a_backend = tuple(int(part) for part in torch.__version__.split(".")[:2])
 _Base: Any = c10d.Backend if may_be_a_backend else c10d.ProcessGroup
 
 
+_DEFAULT_TIMEOUT = torch.distributed.distributed_c10d.default_pg_timeout
 _groups_made: dict[tuple[int, int | None], int] = {}
+
+
+_sets: dict[tuple[int, ...], ProcessSet] = {}
+
+
+def set_of(ranks: Sequence[int]) -> ProcessSet:
+    """The process set of these ranks, which they add without the others where it is a new one."""
+    if len(ranks) == basics.size():
+        return global_process_set
+    key = basics.generation(), *sorted(ranks)
+    known = _sets.get(key)
+    if known is None or known.process_set_id is None:
+        known = _sets[key] = basics.add_process_set(sorted(ranks), by_members=True)
+    return known
 
 
 def _number_of_group(process_set: ProcessSet) -> int:
@@ -59,9 +78,11 @@ class GroupBase(_Base):
         ranks: Sequence[int],
         process_set: ProcessSet,
         may_change: bool = False,
+        timeout: datetime.timedelta | None = None,
     ) -> None:
         super().__init__(rank, size)
         self._may_change = may_change
+        self.set_timeout(timeout)
         self._generation = -1  # of its world
         self._sequence = 0
         self._group: weakref.ref[Any] | None = None
@@ -128,27 +149,43 @@ class GroupBase(_Base):
         failures: reconfigure.Failures | None = None,
     ) -> HvdWork:
         self._handles[name] = weakref.ref(handle)
-        return self._kept(HvdWork(handle, result, finish, failures))
+        return self._kept(HvdWork(handle, result, finish, failures), name)
 
-    def _kept(self, work: HvdWork) -> HvdWork:
+    def set_timeout(self, timeout: datetime.timedelta | None) -> None:
+        """Sets the limit of time of each later call. torch's own default is none for hvd."""
+        self._limit = None if timeout == _DEFAULT_TIMEOUT else seconds_of(timeout)
+
+    def _kept(self, work: HvdWork, name: str) -> HvdWork:
+        work.name, work.limit = name, self._limit
         if not may_be_a_backend:
             self._recent.append(work)
         return work
 
     def _all_of(self, works: Sequence[HvdWork], result: Any) -> HvdWork:
-        return self._kept(HvdWork(All(works), result))
+        return self._kept(HvdWork(All(works), result), works[0].name if works else "")
 
     # Each of torch's own properties asks Python for the attribute of its name, and so itself,
     # without end. So all that torch asks for have a value here.
     supports_coalescing = False
     supports_shrinking = False
-    supports_splitting = False
     supports_window = False
     _supports_time_estimate = False
 
     @property
     def supports_reconfigure(self) -> bool:
         return self._may_change
+
+    @property
+    def supports_splitting(self) -> bool:
+        return not self._may_change
+
+    # torch calls these of a backend that can be split, if the group is bound to a device.
+
+    def eager_connect_single_device(self, device: Any) -> None:
+        pass
+
+    def perform_nocolor_split(self, device: Any) -> None:
+        pass
 
     @property
     def options(self) -> Any:
@@ -169,10 +206,67 @@ class GroupBase(_Base):
     def size(self) -> int:
         return self._own_size
 
+    def split(self, ranks: Sequence[int], timeout: datetime.timedelta | None) -> GroupBase | None:
+        """A group of these ranks of this one, in their order. None: this rank is not one of them.
+
+        ``timeout``: its limit of time; None: that of this group.
+        """
+        self._check_world()
+        if self._own_rank not in ranks:
+            return None
+        members = [self._ranks[rank] for rank in ranks]
+        place = list(ranks).index(self._own_rank)
+        part = type(self)(place, len(members), members, set_of(members), timeout=timeout)
+        if timeout is None:
+            part._limit = self._limit
+        return part
+
+    # --- a barrier that knows who is late ---
+
+    def monitored_barrier(
+        self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
+        """Waits until all ranks of the group are here.
+
+        Raises:
+            WorkTimeoutError: some have not come in time. All of them are named, also without
+                ``wait_all_ranks``. Rank 0 of the group knows which; for its answer the others wait
+                twice as long.
+        """
+        del wait_all_ranks
+        limit = seconds_of(timeout) or self._limit or threading.TIMEOUT_MAX / 4
+        is_late = torch.zeros(self._own_size, dtype=torch.bool)
+        if self._own_rank == 0:
+            deadline = time.monotonic() + limit
+            arrivals = {
+                rank: self.recv([torch.zeros(1)], rank, _MONITORED)
+                for rank in range(1, self._own_size)
+            }
+            for rank, arrival in arrivals.items():
+                is_late[rank] = not arrival.wait_until(deadline)
+            answers = [self.send([is_late], rank, _MONITORED) for rank in arrivals]
+            for rank, answer in enumerate(answers, 1):
+                if not is_late[rank]:
+                    answer.wait()
+        else:
+            self.send([torch.zeros(1)], 0, _MONITORED)
+            answered = torch.zeros_like(is_late)
+            answer = self.recv([answered], 0, _MONITORED)
+            if answer.wait_until(time.monotonic() + 2 * limit):
+                answer.wait()
+                is_late = answered
+            else:
+                is_late[0] = True
+        late = ", ".join(f"rank {rank}" for rank in is_late.nonzero().flatten().tolist())
+        if late:
+            raise WorkTimeoutError(
+                f"monitored_barrier(): {late} of the group did not come within {limit:g} s"
+            )
+
     # --- another world ---
 
     def belongs_to(self, group: weakref.ref[Any]) -> None:
-        """For ``reconfigure.Group``: the group that torch knows."""
+        """For ``torch_group.Group``: the group that torch knows."""
         self._group = group
 
     def _check_may_change(self) -> None:

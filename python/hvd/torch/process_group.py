@@ -12,17 +12,15 @@ later worlds of an elastic job (see ``reconfigure``).
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from hvd import basics
 from hvd._work import Handle, Kind, start
-from hvd.basics import ProcessSet, global_process_set
+from hvd.elastic import note_hidden_failure
 from hvd.errors import HorovodInternalError
 
-from . import checks, reconfigure
+from . import checks
 from .allreduce_ops import grouped_allreduce_async_, start_sparse_allreduce
 from .group_arguments import (
     Fold,
@@ -34,7 +32,7 @@ from .group_arguments import (
     reduction_of,
     root_of,
 )
-from .group_base import GroupBase, may_be_a_backend
+from .group_base import GroupBase
 from .ops import (
     allgather_async,
     alltoall_async,
@@ -43,7 +41,7 @@ from .ops import (
     reducescatter_async,
     send_async,
 )
-from .work import Done, HvdWork
+from .work import Done, HvdWork, seconds_of
 
 
 class HvdProcessGroup(GroupBase):
@@ -55,22 +53,23 @@ class HvdProcessGroup(GroupBase):
         checks.check_rank("send: dst", receiver, self._own_size)
         name = self._name_between(self._own_rank, receiver, tag)
         handle = send_async(real_input(tensors[0]).reshape(-1), self._ranks[receiver], name)
-        return self._kept(HvdWork(handle, tensors))
+        return self._kept(HvdWork(handle, tensors), f"send to rank {receiver}")
 
     def recv(self, tensors: list[torch.Tensor], sender: int, tag: int = 0) -> Any:
         checks.check_rank("recv: src", sender, self._own_size)
+        what = f"recv from rank {sender}"
         name = self._name_between(sender, self._own_rank, tag)
         tensor = as_real(tensors[0].detach())
         dense = tensor.reshape(-1)
         handle = recv_async(dense, self._ranks[sender], name)
         if dense.data_ptr() == tensor.data_ptr() and not tensor.is_cuda:
-            return self._kept(HvdWork(handle, tensors, sender=sender))
+            return self._kept(HvdWork(handle, tensors, sender=sender), what)
 
         def finish(received: torch.Tensor) -> None:
             if dense.data_ptr() != tensor.data_ptr():
                 tensor.copy_(received.view(tensor.shape))
 
-        return self._kept(HvdWork(handle, tensors, finish, sender=sender))
+        return self._kept(HvdWork(handle, tensors, finish, sender=sender), what)
 
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int = 0) -> Any:
         raise NotImplementedError(
@@ -96,6 +95,7 @@ class HvdProcessGroup(GroupBase):
             handle = self._allreduce(name, [as_real(tensor) for tensor in tensors], reduction)
         except HorovodInternalError as error:
             if failures is None:
+                note_hidden_failure(error)  # in a backward pass torch makes another type of it
                 raise
             return HvdWork(Done(error), tensors, failures=failures)
         return self._work(name, handle, tensors, failures=failures)
@@ -379,32 +379,7 @@ class HvdProcessGroup(GroupBase):
 
     def barrier(self, opts: Any = None) -> Any:
         name = self._name("barrier")
-        work = start(Kind.BARRIER, None, process_set=self._set, name=name)
-        return self._work(name, Handle(work, lambda done: None), [])
-
-
-_sets: dict[tuple[int, ...], ProcessSet] = {}
-
-
-def set_of(ranks: Sequence[int]) -> ProcessSet:
-    """The process set of these ranks; by all ranks of the world, where it is a new one."""
-    if len(ranks) == basics.size():
-        return global_process_set
-    key = basics.generation(), *sorted(ranks)
-    known = _sets.get(key)
-    if known is None or known.process_set_id is None:
-        known = _sets[key] = basics.add_process_set(sorted(ranks))
-    return known
-
-
-def create(opts: Any, more: Any = None) -> Any:
-    """Makes the group that torch asks for."""
-    del more
-    basics.init()
-    may_change = may_be_a_backend and opts.enable_reconfigure
-    ranks = list(opts.global_ranks_in_group) or list(range(basics.size()))
-    if opts.group_size != len(ranks) or ranks[opts.group_rank] != basics.rank():
-        raise checks.wrong_place(opts.group_rank, opts.group_size)
-    group_set = global_process_set if may_change else set_of(ranks)
-    backend = HvdProcessGroup(opts.group_rank, opts.group_size, ranks, group_set, may_change)
-    return reconfigure.Group(backend, opts) if may_change else backend
+        barrier = start(Kind.BARRIER, None, process_set=self._set, name=name)
+        work = self._work(name, Handle(barrier, lambda done: None), [])
+        work.limit = seconds_of(getattr(opts, "timeout", None)) or work.limit
+        return work

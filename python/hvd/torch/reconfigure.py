@@ -21,7 +21,6 @@ import pickle
 import socket
 import threading
 import time
-import weakref
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -38,7 +37,6 @@ from .ops import allgather_async
 # Which parts of torch have types depends on its version.
 _torch: Any = torch
 _dist: Any = dist
-_c10d: Any = _torch._C._distributed_c10d
 _tables: Any = distributed_c10d
 
 # --- handles -------------------------------------------------------------------------------------
@@ -177,34 +175,6 @@ class _NoStore(_dist.Store):
 def make_store() -> Any:
     """The object that stands in for a store, and says why there is none."""
     return _NoStore()
-
-
-class Group(_c10d.ProcessGroup):
-    """A group whose rank and size are those that its backend in Python has now.
-
-    C++ asks a ProcessGroup in Python for them. It does not ask a Backend in Python, whose part in
-    C++ keeps for ever what it was made with.
-    """
-
-    def __init__(self, backend: Any, opts: Any) -> None:
-        super().__init__(opts.store, backend.rank(), backend.size())
-        self._backend = backend
-        kind = _dist.Backend.backend_type_map.get(
-            backend.name(), _c10d.ProcessGroup.BackendType.CUSTOM
-        )
-        device = opts.process_group.bound_device_id
-        if device is not None:
-            self.bound_device_id = device
-        for device_type in _dist.Backend.backend_capability[backend.name()]:
-            self._register_backend(torch.device(device_type), kind, backend)
-        self._set_default_backend(kind)
-        backend.belongs_to(weakref.ref(self))
-
-    def getRank(self) -> int:
-        return int(self._backend.rank())
-
-    def getSize(self) -> int:
-        return int(self._backend.size())
 
 
 def note_new_members(group: Any, size: int) -> None:

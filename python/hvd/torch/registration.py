@@ -1,18 +1,19 @@
 """Registers the backend ``"hvd"`` with ``torch.distributed``, and lets its ranks meet by hvd.
 
-Calls of torch are wrapped where they would need a port that is chosen beforehand, which hvdrun does
-not give, or would not notice that a rank is lost.
+Once a program asks for the backend, calls inside torch are wrapped where they would need a port
+that is chosen beforehand, which hvdrun does not give, or would not notice that a rank is lost. For
+groups of other backends they do what they did.
 """
 
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import datetime
 import functools
 import inspect
 import os
 import socket
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -28,9 +29,8 @@ from hvd.errors import HorovodInternalError
 from hvd.objects import allgather_object, broadcast_object
 
 from . import checks, reconfigure
-from .group_base import NAME, c10d, may_be_a_backend
-from .process_group import HvdProcessGroup, create, set_of
-from .work import let_halves_answer
+from .group_base import NAME, c10d
+from .make_group import backend_names, create
 
 _CONNECT_TIMEOUT = datetime.timedelta(seconds=30)  # to a store that listens already
 
@@ -91,14 +91,8 @@ def _make_store(timeout: datetime.timedelta) -> Any:
     return store
 
 
-def _backend_names(backend: Any) -> set[str]:
-    """Of "cpu:hvd,cuda:nccl" they are "hvd" and "nccl"."""
-    return {one.rsplit(":", 1)[-1].strip() for one in str(backend).lower().split(",")}
-
-
 def _check_is_only_backend(backend: str) -> None:
-    names = _backend_names(backend)
-    if NAME in names and len(names) > 1:
+    if len(backend_names(backend)) > 1:
         raise ValueError(
             f'a group with enable_reconfigure=True has one backend alone, not "{backend}"'
         )
@@ -125,42 +119,36 @@ def _check_place(given: dict[str, Any]) -> None:
         raise checks.wrong_place(named["rank"], named["world_size"])
 
 
-def _use_own_store() -> None:
+def _meet_by_hvd() -> None:
     """Lets ``init_process_group("hvd")`` do without ``MASTER_PORT``, as often as it is called."""
-    init = distributed_c10d.init_process_group
+    module: Any = distributed_c10d
+    of_torch = module.rendezvous
 
-    @functools.wraps(init)
-    def wrapper(backend: Any = None, init_method: Any = None, *args: Any, **arguments: Any) -> Any:
-        if arguments.get("enable_reconfigure"):
+    @functools.wraps(of_torch)
+    def rendezvous(
+        url: str, rank: int = -1, world_size: int = -1, **arguments: Any
+    ) -> Iterator[tuple[Any, int, int]]:
+        # init_process_group() does not pass on which backend it is for.
+        caller = sys._getframe(1).f_locals
+        backend = caller.get("backend")
+        if url != "env://" or NAME not in backend_names(backend):
+            return of_torch(url, rank, world_size, **arguments)
+        may_change = caller.get("enable_reconfigure", False)
+        if may_change:
             _check_is_only_backend(str(backend))
-        if (
-            NAME not in _backend_names(backend)
-            or args
-            or init_method not in (None, "env://")
-            or arguments.get("store") is not None
-            or dist.is_initialized()
-        ):
-            return init(backend, init_method, *args, **arguments)
         basics.init()
         if hasattr(dist.Backend, "backend_capability") and not torch.cuda.is_available():
             # With CUDA's devices torch asks for their streams, also where there are none.
             dist.Backend.backend_capability[NAME] = ["cpu"]
-        _check_place(arguments)
-        arguments.update(rank=basics.rank(), world_size=basics.size())
-        if may_be_a_backend and arguments.get("enable_reconfigure"):
+        _check_place({"rank": rank, "world_size": world_size})
+        if may_change:
             # The other ranks are not asked: they may have their group already.
-            arguments.update(store=reconfigure.make_store())
-            return init(backend, None, **arguments)
-        timeout = arguments.get("timeout") or distributed_c10d.default_pg_timeout
-        arguments.update(store=_make_store(timeout))
-        with barrier_afterwards():
-            return init(backend, None, **arguments)
+            store = reconfigure.make_store()
+        else:
+            store = _make_store(arguments.get("timeout") or module.default_pg_timeout)
+        return iter([(store, basics.rank(), basics.size())])
 
-    distributed_c10d.init_process_group = dist.init_process_group = wrapper
-
-
-# While init_process_group("hvd") runs, after which the ranks meet in any case.
-_barrier_follows = contextvars.ContextVar("hvd.barrier_follows", default=False)
+    module.rendezvous = rendezvous
 
 
 # The barrier that this rank has begun and not finished, and its generation.
@@ -207,7 +195,6 @@ def barrier_afterwards() -> Iterator[None]:
     Each rank meets the others once, also one whose call has failed. If the world has failed, which
     torch sees as a broken connection, that is the error.
     """
-    token = _barrier_follows.set(True)
     try:
         yield
     except HorovodInternalError:
@@ -215,17 +202,40 @@ def barrier_afterwards() -> Iterator[None]:
     except Exception as error:
         _barrier_after(error)
         raise
-    else:
-        _barrier()
-    finally:
-        _barrier_follows.reset(token)
+    _barrier()
 
 
-def _replace_store_barrier() -> None:
+_has_met = False  # the ranks, at the end of the call that made the group of torch made last
+
+
+def _meet_after_making_groups() -> None:
     """Lets torch's calls that make groups wait for the other ranks by hvd.
 
     torch asks the store of rank 0, and does not notice that a rank is lost.
     """
+    module: Any = distributed_c10d
+    make_group = module._new_process_group_helper
+
+    @functools.wraps(make_group)
+    def wrapper(
+        size: int, rank: int, ranks: Sequence[int], backend: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        global _has_met
+        _has_met = False
+        is_hvd = NAME in backend_names(backend)
+        if is_hvd and len(set(ranks)) != len(ranks):
+            raise ValueError(f"new_group: a rank is named twice in ranks={list(ranks)}")
+        is_whole = not ranks and not kwargs.get("enable_reconfigure")
+        with barrier_afterwards() if is_hvd and is_whole else contextlib.nullcontext():
+            group = make_group(size, rank, ranks, backend, *args, **kwargs)
+        _has_met = is_hvd and is_whole
+        return group
+
+    module._new_process_group_helper = wrapper
+
+
+def _replace_store_barrier() -> None:
+    """The same of the barrier that torch itself puts after a group was made."""
     module: Any = distributed_c10d
     barrier = getattr(module, "_store_based_barrier", None)
     if barrier is None:
@@ -235,67 +245,49 @@ def _replace_store_barrier() -> None:
     @functools.wraps(barrier)
     def wrapper(*args: Any, **kwargs: Any) -> None:
         given = signature.bind(*args, **kwargs).arguments
-        if _barrier_follows.get():
-            return
-        is_hvd = dist.get_backend() == NAME and not isinstance(dist.group.WORLD, reconfigure.Group)
-        if is_hvd and given.get("rendezvous_count", basics.size()) == basics.size():
-            _barrier()
-        else:
+        world = dist.group.WORLD
+        if dist.get_backend() != NAME or getattr(world, "supports_reconfigure", False):
             barrier(*args, **kwargs)
+        elif given.get("rendezvous_count", basics.size()) == basics.size():
+            if not _has_met:
+                _barrier()
+        else:  # use_local_synchronization
+            names = module._world.pg_names
+            group = next(one for one, name in names.items() if name == given["group_name"])
+            if dist.get_backend(group) == NAME:
+                group.barrier().wait()
+            else:
+                barrier(*args, **kwargs)
 
     module._store_based_barrier = wrapper
 
 
-def _add_process_sets_on_all_ranks() -> None:
-    """Makes all ranks of the world take part in adding the process set of a group.
+class _Name:
+    """``torch.distributed.Backend.HVD``: the name of the backend.
 
-    All of them call ``new_group``, but torch makes a backend only on the members.
+    torch reads it when a program asks for the backend. Until then all of torch is as it was. The
+    functions that change then are found by torch itself, so that it does not matter when a program
+    has imported its own.
     """
-    make_group: Any = distributed_c10d._new_process_group_helper
 
-    def wrapper(
-        size: int, rank: int, ranks: Sequence[int], backend: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        if NAME in _backend_names(backend) and ranks:
-            basics.init()
-            if len(set(ranks)) != len(ranks):
-                raise ValueError(f"new_group: a rank is named twice in ranks={list(ranks)}")
-            set_of(ranks)
-        return make_group(size, rank, ranks, backend, *args, **kwargs)
+    def __init__(self) -> None:
+        self._was_read = False
 
-    module: Any = distributed_c10d
-    module._new_process_group_helper = wrapper
-
-
-def _leave_out_debug_wrapper() -> None:
-    """Lets torch use a group as it is, also with ``TORCH_DISTRIBUTED_DEBUG=DETAIL``.
-
-    Else torch puts a wrapper around it, which compares the calls of all ranks. hvd itself compares
-    them, and the wrapper cannot hold a backend in Python.
-    """
-    module: Any = distributed_c10d
-    wrap = module._create_process_group_wrapper
-
-    @functools.wraps(wrap)
-    def wrapper(wrapped_pg: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(wrapped_pg, HvdProcessGroup | reconfigure.Group):
-            return wrapped_pg
-        return wrap(wrapped_pg, *args, **kwargs)
-
-    module._create_process_group_wrapper = wrapper
+    def __get__(self, instance: Any, owner: Any) -> str:
+        if not self._was_read:
+            self._was_read = True
+            _meet_by_hvd()
+            _meet_after_making_groups()
+            _replace_store_barrier()
+        return NAME
 
 
 def register() -> None:
     """Registers the backend with torch. A second call does nothing."""
-    if not dist.is_available() or hasattr(dist.Backend, NAME.upper()):
+    if not dist.is_available() or NAME.upper() in vars(dist.Backend):
         return
     arguments: dict[str, Any] = {"extended_api": True}
     if hasattr(dist.Backend, "backend_capability"):
         arguments["devices"] = ["cpu", "cuda"]
     dist.Backend.register_backend(NAME, create, **arguments)
-    _add_process_sets_on_all_ranks()
-    _replace_store_barrier()
-    _leave_out_debug_wrapper()
-    if may_be_a_backend:
-        let_halves_answer()
-    _use_own_store()
+    setattr(dist.Backend, NAME.upper(), _Name())

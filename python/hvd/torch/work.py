@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import functools
+import datetime
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +20,16 @@ from .tensors import writing
 
 _torch: Any = torch  # its private parts have no types
 _TorchWork: Any = _torch._C._distributed_c10d.Work
+
+
+class WorkTimeoutError(TimeoutError, RuntimeError):
+    """A call is not done within its limit of time. It is still in flight."""
+
+
+def seconds_of(timeout: datetime.timedelta | None) -> float | None:
+    """A limit in seconds; None if there is none, which torch says by 0 or a negative time."""
+    seconds = 0.0 if timeout is None else timeout.total_seconds()
+    return seconds if seconds > 0 else None
 
 
 class Done:
@@ -76,7 +87,11 @@ class HvdWork(_TorchWork):
 
     ``failures``: of the backward pass that it belongs to, and that goes on if it fails.
     ``sender``: the rank in the group of a receive's sender.
+    ``name``, ``limit``: of the call, and the seconds for which ``wait()`` waits for it, if any.
     """
+
+    name = ""
+    limit: float | None = None
 
     def __init__(
         self,
@@ -112,10 +127,24 @@ class HvdWork(_TorchWork):
                     self._finish(value)
                 self._finish = None
 
-    def wait(self, timeout: Any = None) -> bool:
-        del timeout  # hvd's own limits hold: of a rank that is lost all others hear
+    def wait(self, timeout: datetime.timedelta | None = None) -> bool:
+        limit = seconds_of(timeout) or self.limit
+        if limit is not None and not self.wait_until(time.monotonic() + limit):
+            raise WorkTimeoutError(
+                f"{self.name} is not done within its limit of {limit:g} s: some rank has not made "
+                "this call, or is slower. It stays in flight, and may be waited for again. "
+                "HVD_STALL_CHECK_TIME_SECONDS has hvd say which ranks others wait for"
+            )
         self._complete()
         return True
+
+    def wait_until(self, deadline: float) -> bool:
+        """Returns at the deadline, a time of the monotonic clock. Whether it is done."""
+        if not self.is_completed():
+            done = threading.Event()
+            self.when_done(lambda _: done.set())
+            done.wait(max(0.0, deadline - time.monotonic()))
+        return self.is_completed()
 
     def is_completed(self) -> bool:
         return self._handle.ready()
@@ -183,11 +212,13 @@ class _Half(threading.local):
 _half = _Half()
 
 
-def _half_of(work: Any) -> HvdWork | None:
-    """The half of a work that torch 2.15 has put into one of C++; None of other backends' works.
+def half_of(work: Any) -> Any:
+    """The half of a work that torch 2.15 has put into one of C++; any other work as it is.
 
     The two have nothing in common but that ``get_future()`` of the one calls that of the other.
     """
+    if type(work) is not _TorchWork:
+        return work
     _half.is_sought, _half.found = True, None
     try:
         work.get_future()
@@ -196,27 +227,7 @@ def _half_of(work: Any) -> HvdWork | None:
     finally:
         _half.is_sought = False
     found, _half.found = _half.found, None
-    return found
-
-
-def let_halves_answer() -> None:
-    """Lets the Work in C++ that torch 2.15 gives to a program ask its half in Python for all.
-
-    By itself it does so for ``wait()`` and ``get_future()``, and has other answers of its own: that
-    it is not completed, and successful.
-    """
-    for name in "is_completed", "is_success", "exception", "result", "source_rank", "_source_rank":
-        if hasattr(_TorchWork, name):
-            setattr(_TorchWork, name, _asks_half(getattr(_TorchWork, name), getattr(HvdWork, name)))
-
-
-def _asks_half(of_torch: Any, of_half: Any) -> Any:
-    @functools.wraps(of_torch)
-    def method(work: Any) -> Any:
-        half = _half_of(work) if type(work) is _TorchWork else None
-        return of_torch(work) if half is None else of_half(half)
-
-    return method
+    return work if found is None else found
 
 
 def _tensors_in(result: Any) -> Iterator[torch.Tensor]:
