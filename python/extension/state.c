@@ -1,7 +1,8 @@
 /* The type State: what survives in an elastic job, and the turns of its run.
  *
- * Tensors are added by their address. All else is one string of bytes, which Python packs before a
- * call and unpacks after it: hvd saves and loads it on any thread without touching Python. */
+ * Tensors are added by their address, with the object that owns the memory there: the state keeps
+ * it. All else is one string of bytes, which Python packs before a call and unpacks after it: hvd
+ * saves and loads it on any thread without touching Python. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +28,10 @@ typedef struct blob {
 typedef struct state {
   PyObject ob_base;
   hvd_state handle;
-  blob* blob;     /* owned by the handle once it is added */
-  PyObject* keep; /* what the segments belong to */
+  blob* blob;       /* owned by the handle once it is added */
+  PyObject* keep;   /* what the segments belong to */
+  PyObject* owners; /* a list of what the tensors belong to */
+  int is_busy;      /* a call is under way; for ever, if a signal has cut off the wait for it */
 } state;
 
 /* --- the handler --- */
@@ -91,6 +94,11 @@ static PyObject* state_new(PyTypeObject* type, PyObject* arguments, PyObject* ke
   if (!PyArg_ParseTuple(arguments, "i", &options.compare_every)) return NULL;
   state* const own = (state*)PyType_GenericAlloc(type, 0);
   if (own == NULL) return NULL;
+  own->owners = PyList_New(0);
+  if (own->owners == NULL) {
+    Py_DECREF(own);
+    return NULL;
+  }
   const int code = hvd_state_create(&options, &own->handle);
   if (code != HVD_OK) {
     Py_DECREF(own);
@@ -104,6 +112,7 @@ static void state_dealloc(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
   hvd_state_release(own->handle);
   Py_XDECREF(own->keep);
+  Py_XDECREF(own->owners);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
   Py_DECREF(type);
 }
@@ -111,9 +120,11 @@ static void state_dealloc(PyObject* self) {
 static PyObject* add_tensor(PyObject* self, PyObject* arguments) {
   const char* name = NULL;
   PyObject* tuple = NULL;
+  PyObject* owner = NULL;
   shaped_tensor added;
-  if (!PyArg_ParseTuple(arguments, "sO", &name, &tuple)) return NULL;
+  if (!PyArg_ParseTuple(arguments, "sOO", &name, &tuple, &owner)) return NULL;
   if (read_tensor(tuple, &added) != 0) return NULL;
+  if (PyList_Append(((state*)self)->owners, owner) != 0) return NULL;
   return none_or_raise(hvd_state_add_tensor(((state*)self)->handle, name, &added.tensor));
 }
 
@@ -136,8 +147,17 @@ static PyObject* add_bytes(PyObject* self, PyObject* name_object) {
   Py_RETURN_NONE;
 }
 
+/* hvd_state is for one thread at a time, and a call that a signal has cut off goes on. */
+static int needs_no_call(const state* own) {
+  if (!own->is_busy) return 0;
+  PyErr_SetString(PyExc_RuntimeError,
+                  "another call of this state is under way, or was interrupted by a signal, after "
+                  "which the state cannot be used any more");
+  return -1;
+}
+
 static int needs_blob(const state* own) {
-  if (own->blob != NULL) return 0;
+  if (own->blob != NULL) return needs_no_call(own);
   PyErr_SetString(PyExc_RuntimeError, "add_bytes() comes first");
   return -1;
 }
@@ -241,9 +261,13 @@ static int64_t call_next(void* data) {
   return hvd_elastic_next(own->handle, own->code, &own->answer);
 }
 
-/* 0, or -1 with an exception. Of a call that a signal has cut off the state stays for ever. Takes
- * `reason`. */
+/* 0, or -1 with an exception. After a call that a signal has cut off the state stays for ever, with
+ * all that it keeps. Takes `reason`. */
 static int block_on(PyObject* self, blocking_call call, int code, char* reason, int32_t* answer) {
+  if (needs_no_call((state*)self) != 0) {
+    free(reason);
+    return -1;
+  }
   state_call* const own = calloc(1, sizeof(state_call));
   if (own == NULL) {
     free(reason);
@@ -254,9 +278,11 @@ static int block_on(PyObject* self, blocking_call call, int code, char* reason, 
   own->code = code;
   own->reason = reason;
   int64_t result = 0;
+  ((state*)self)->is_busy = 1;
   Py_INCREF(self);
   const int outcome = run_blocking(call, own, &result);
   if (outcome != 0 && result >= 0) return -1;
+  ((state*)self)->is_busy = 0;
   Py_DECREF(self);
   *answer = own->answer;
   free(own->reason);
@@ -301,7 +327,8 @@ static PyObject* next_turn(PyObject* self, PyObject* arguments) {
 }
 
 static PyMethodDef methods[] = {
-    {"add_tensor", add_tensor, METH_VARARGS, "add_tensor(name, tensor)"},
+    {"add_tensor", add_tensor, METH_VARARGS,
+     "add_tensor(name, tensor, owner): `owner` keeps the memory, and lives as long as the state."},
     {"add_bytes", add_bytes, METH_O, "add_bytes(name): room for what set_bytes() says, once."},
     {"set_bytes", set_bytes, METH_VARARGS,
      "set_bytes(head, segments, keep): what is saved from now on: the bytes of the head, then "

@@ -21,6 +21,7 @@ before a commit is lost. A state is for one thread at a time.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import pickle
 import struct
@@ -114,9 +115,12 @@ class State:
 
     # The methods that a kind of state defines.
 
-    def _tensors(self) -> list[tuple[str, _work.Tensor]]:
-        """Tensors that never move, by name."""
+    def _tensors(self) -> list[tuple[str, _work.Tensor, object]]:
+        """Tensors that never move, by name, each with an object that keeps its memory there."""
         return []
+
+    def _check_tensors(self) -> None:
+        """Raises RuntimeError if one of them is not where it was."""
 
     def _objects(self) -> Any:
         """All else, as an object for pickle."""
@@ -187,6 +191,7 @@ class State:
             self._set_tensors(tensors)
             self._set_objects(objects)
         elif self._running:
+            self._check_tensors()
             self._core_state().restore()
             self._take_over()
         else:
@@ -222,16 +227,23 @@ class State:
         if all(allreduce(flags, name="hvd.elastic.new", op=Max)):
             self.sync()
 
+    def _end_run(self) -> None:
+        """An error of the program ends the run."""
+        # A call that a signal has interrupted has its part of the state for good.
+        with contextlib.suppress(RuntimeError):
+            self._core_state().next(_PROGRAMS_OWN, b"")
+
     def _core_state(self) -> _core.State:
         if self._handle is None:
             handle = _core.State(0)
-            for name, tensor in self._tensors():
-                handle.add_tensor(name, tensor)
+            for name, tensor, owner in self._tensors():
+                handle.add_tensor(name, tensor, owner)
             handle.add_bytes(_NAME)
             self._handle = handle
         return self._handle
 
     def _hand_over(self) -> None:
+        self._check_tensors()
         packed = pack(self._objects(), self._overrides)
         self._core_state().set_bytes(packed.head, packed.segments(), packed.views)
 
@@ -394,7 +406,7 @@ def _lead(state: State, function: Callable[[], Result]) -> Result:
             code, failure = OK, None
         except HostsUpdatedInterrupt as error:
             if not _was_raised_by_hvd(error):
-                state._core_state().next(_PROGRAMS_OWN, b"")
+                state._end_run()
                 raise RuntimeError(
                     "the program itself has raised HostsUpdatedInterrupt, which forms no other "
                     "world: state.commit() and state.check_host_updates() raise it when hosts have "
@@ -405,6 +417,6 @@ def _lead(state: State, function: Callable[[], Result]) -> Result:
             code, failure = error.code or COLLECTIVE, error
         except BaseException as error:
             if not (_hidden and isinstance(error, RuntimeError)):
-                state._core_state().next(_PROGRAMS_OWN, b"")
+                state._end_run()
                 raise
             code, failure = _hidden[0].code or COLLECTIVE, error

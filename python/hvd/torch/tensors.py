@@ -63,6 +63,17 @@ def tensor_tuple(tensor: torch.Tensor) -> _work.Tensor:
     raise ValueError(f"hvd cannot send a tensor on {device}")
 
 
+def owner_of(tensor: torch.Tensor) -> object:
+    """An object that keeps the memory of a contiguous tensor where it is.
+
+    From now on torch refuses to resize a tensor of the host.
+    """
+    detached = tensor.detach()
+    if tensor.device.type != "cpu":
+        return detached
+    return detached.view(_INTEGERS[tensor.element_size()][1]).numpy()
+
+
 def writing(tensors: Iterable[torch.Tensor]) -> contextlib.AbstractContextManager[Any]:
     """Within it the tensors can be changed, also those made in ``torch.inference_mode()``."""
     inference = any(tensor.is_inference() for tensor in tensors)

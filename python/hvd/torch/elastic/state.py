@@ -9,7 +9,7 @@ import torch
 
 from hvd import _work
 from hvd.elastic import ObjectState
-from hvd.torch.tensors import TYPES, tensor_tuple
+from hvd.torch.tensors import TYPES, owner_of, tensor_tuple
 
 __all__ = ["TorchState"]
 
@@ -47,7 +47,8 @@ class TorchState(ObjectState):
     """Models, optimizers, samplers and other objects that survive, as attributes.
 
     The tensors of models stay where they are, and are changed in place: by the optimizer, by
-    ``load_state_dict()``, not by ``model.to()``.
+    ``load_state_dict()``, not by ``model.to()`` or ``resize_()``. Once the state runs, a tensor
+    that has gone, moved or changed its shape or type is a RuntimeError.
 
     Args:
         model: a torch.nn.Module; more may be among the others.
@@ -68,7 +69,7 @@ class TorchState(ObjectState):
         super().__init__(**{name: one for name, one in own.items() if one is not None}, **kwargs)
         for name in own.keys() - self._names:
             setattr(self, name, None)
-        self._addresses: dict[str, int] = {}
+        self._kept: dict[str, _work.Tensor] = {}  # by its address, since the run has begun
 
     def _model_tensors(self) -> dict[str, Any]:
         return {
@@ -87,10 +88,30 @@ class TorchState(ObjectState):
                 fixed[name] = tensor
         return fixed
 
-    def _tensors(self) -> list[tuple[str, _work.Tensor]]:
+    def _tensors(self) -> list[tuple[str, _work.Tensor, object]]:
         fixed = self._fixed_tensors()
-        self._addresses = {name: tensor.data_ptr() for name, tensor in fixed.items()}
-        return [(name, tensor_tuple(tensor)) for name, tensor in fixed.items()]
+        self._kept = {name: tensor_tuple(tensor) for name, tensor in fixed.items()}
+        return [(name, self._kept[name], owner_of(tensor)) for name, tensor in fixed.items()]
+
+    def _check_tensors(self) -> None:
+        if not self._kept:
+            return
+        found = {name: tensor_tuple(one) for name, one in self._fixed_tensors().items()}
+        for name in [*self._kept, *found]:
+            kept, now = self._kept.get(name), found.get(name)
+            if kept == now:
+                continue
+            if kept is None:
+                what = "is new"
+            elif now is None:
+                what = "is not there any more, or not dense"
+            elif kept[1:] != now[1:]:
+                what = "has another shape, type or device"
+            else:
+                what = "has moved to other memory"
+            raise RuntimeError(
+                f"{name} {what}; the models of a state that runs are changed in place"
+            )
 
     def _objects(self) -> Any:
         values = {name: getattr(self, name) for name in self._names}
@@ -127,16 +148,6 @@ class TorchState(ObjectState):
                 fixed[name].copy_(saved)
 
     def _hand_over(self) -> None:
-        moved = [
-            name
-            for name, tensor in self._fixed_tensors().items()
-            if self._addresses and self._addresses.get(name) != tensor.data_ptr()
-        ]
-        if moved:
-            raise RuntimeError(
-                f"{moved[0]} has moved to other memory; the models of a state that runs are "
-                "changed in place"
-            )
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             torch.cuda.current_stream().synchronize()
         super()._hand_over()
