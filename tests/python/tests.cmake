@@ -19,7 +19,7 @@ if(HVD_SANITIZE)
     list(APPEND libraries ${path})
   endforeach()
   list(JOIN libraries ":" libraries)
-  foreach(file numpy_ops numpy_edges)
+  foreach(file numpy_ops numpy_edges numpy_memory torch_memory torch_state)
     hvd_python_test(${file}_2 TIMEOUT 300 LABELS quick
       COMMAND $<TARGET_FILE:hvdrun> -np 2 env LD_PRELOAD=${libraries} ASAN_OPTIONS=detect_leaks=0 ${pytest}
       ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)
@@ -34,6 +34,11 @@ foreach(file numpy_ops numpy_edges torch_ops torch_edges torch_optimizer torch_g
     hvd_python_test(${file}_${ranks} TIMEOUT 300
       COMMAND $<TARGET_FILE:hvdrun> -np ${ranks} ${pytest} ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)
   endforeach()
+endforeach()
+# The last rank comes late, when the others have freed what is in flight.
+foreach(file numpy_memory torch_memory torch_state)
+  hvd_python_test(${file}_3 TIMEOUT 300
+    COMMAND $<TARGET_FILE:hvdrun> -np 3 ${pytest} ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)
 endforeach()
 hvd_python_test(getting_started TIMEOUT 300
   COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/getting_started_test.py)

@@ -63,13 +63,24 @@ from . import elastic
 from .allreduce_ops import (
     allreduce,
     allreduce_,
-    allreduce_async,
-    allreduce_async_,
     grouped_allreduce,
     grouped_allreduce_,
+    sparse_allreduce_async,
+)
+from .asynchronous import (
+    allgather_async,
+    allreduce_async,
+    allreduce_async_,
+    alltoall_async,
+    broadcast_async,
+    broadcast_async_,
+    grouped_allgather_async,
     grouped_allreduce_async,
     grouped_allreduce_async_,
-    sparse_allreduce_async,
+    grouped_reducescatter_async,
+    recv_async,
+    reducescatter_async,
+    send_async,
 )
 from .compression import Compression
 from .functions import (
@@ -80,23 +91,14 @@ from .functions import (
 )
 from .ops import (
     allgather,
-    allgather_async,
     alltoall,
-    alltoall_async,
     broadcast,
     broadcast_,
-    broadcast_async,
-    broadcast_async_,
     grouped_allgather,
-    grouped_allgather_async,
     grouped_reducescatter,
-    grouped_reducescatter_async,
     recv,
-    recv_async,
     reducescatter,
-    reducescatter_async,
     send,
-    send_async,
 )
 from .optimizer import DistributedOptimizer
 from .sync_batch_norm import SyncBatchNorm
