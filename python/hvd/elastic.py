@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from . import _core, _work, basics
+from ._common_state import check_is_common, check_is_same, has_state_dict, may_differ
 from ._pickling import Overrides, dumps_apart
 from ._work import Max
 from .arrays import allreduce
@@ -98,6 +99,15 @@ def unpack(packed: bytearray) -> Any:
     return pickle.loads(body, buffers=buffers)
 
 
+def _is_same(own: Any, received: Any, overrides: Overrides | None) -> bool:
+    """Whether an object is as another rank's, which has been packed and unpacked."""
+    with contextlib.suppress(Exception):  # arrays in it have no single answer
+        if own == received:
+            return True
+    again = unpack(pack(own, overrides).joined())
+    return pack(again, overrides).joined() == pack(received, overrides).joined()
+
+
 # --- states --------------------------------------------------------------------------------------
 
 
@@ -112,6 +122,10 @@ class State:
         self._running = False
         self._reset_callbacks: list[Callable[[], Any]] = []
         self._saved: bytearray | None = None
+        self._begins_run = False
+        # By the names of what may be one rank's own: whether it was not as rank 0's.
+        self._differs: dict[str, bool] = {}
+        self._is_older = False  # rank 0 has the state of an earlier job
 
     # The methods that a kind of state defines.
 
@@ -222,9 +236,16 @@ class State:
         if not is_new:
             self.on_reset()
         has_callbacks = bool(self._reset_callbacks) or type(self).on_reset is not State.on_reset
-        flags = np.array([is_new, not is_new, has_callbacks], np.uint8)
+        told = [is_new, not is_new, has_callbacks, self._is_older, *self._differs.values()]
+        flags = np.array(told, np.uint8)
+        any_new, any_old, any_callbacks, is_older, *differ = allreduce(
+            flags, name="hvd.elastic.new", op=Max
+        ).tolist()
+        if not (any_old or is_older):
+            for name, differs in zip(self._differs, differ):
+                check_is_same(name, bool(differs))
         # Rank 0 is new only if all are: those that stay come first.
-        if all(allreduce(flags, name="hvd.elastic.new", op=Max)):
+        if any_new and any_old and any_callbacks:
             self.sync()
 
     def _end_run(self) -> None:
@@ -261,6 +282,11 @@ class ObjectState(State):
         kwargs: the attributes and their first values. Of one that has ``state_dict()`` and
             ``load_state_dict()`` then, such as a sampler or a scheduler, these survive, and it
             stays the object that it is.
+
+    All ranks get what rank 0 has. A DataLoader or DistributedSampler of PyTorch is a ValueError,
+    since it belongs to one rank. So are samples and random numbers, of an object that can be
+    iterated over and has a ``state_dict()`` or of a random generator, that are not the same on all
+    ranks where a run begins.
     """
 
     def __init__(self, bcast_object: Any = None, get_rank: Any = None, **kwargs: Any) -> None:
@@ -268,9 +294,11 @@ class ObjectState(State):
         super().__init__()
         self._names = list(kwargs)
         self._loaded = {name for name, value in kwargs.items() if has_state_dict(value)}
+        self._differs = {name: False for name, value in kwargs.items() if may_differ(value)}
         for name, value in kwargs.items():
             if hasattr(type(self), name) or name.startswith("_"):
                 raise ValueError(f'a state cannot have an attribute "{name}"')
+            check_is_common(name, value)
             setattr(self, name, value)
 
     if TYPE_CHECKING:
@@ -283,9 +311,22 @@ class ObjectState(State):
 
     def _object_of(self, name: str) -> Any:
         value = getattr(self, name)
-        return value.state_dict() if name in self._loaded else value
+        if name in self._loaded:
+            return value.state_dict()
+        check_is_common(name, value)
+        return value
+
+    def _compare(self, objects: dict[str, Any]) -> None:
+        """Where a run begins: how this rank's objects are beside those of rank 0."""
+        self._is_older = basics.rank() == 0  # which receives only what was kept in a file
+        for name in self._differs:
+            self._differs[name] = not _is_same(
+                self._object_of(name), objects[name], self._overrides
+            )
 
     def _set_objects(self, objects: Any) -> None:
+        if self._begins_run:
+            self._compare(objects)
         for name, value in objects.items():
             if name in self._loaded:
                 getattr(self, name).load_state_dict(value)
@@ -298,11 +339,6 @@ class ObjectState(State):
             value = getattr(self, name)
             if isinstance(value, ElasticSampler):
                 value.reset()
-
-
-def has_state_dict(value: Any) -> bool:
-    """Whether it can give its state, and take it back."""
-    return all(callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict"))
 
 
 # --- run -----------------------------------------------------------------------------------------
@@ -396,7 +432,9 @@ def _lead(state: State, function: Callable[[], Result]) -> Result:
         # Its traceback holds all that the failed call has made, such as process groups.
         failure = result = None
         state._saved = None
+        state._begins_run = first
         state._take_over()
+        state._begins_run = False
         is_new, first = first, False
 
         _hidden.clear()

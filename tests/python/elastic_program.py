@@ -48,7 +48,10 @@ def train_numpy(steps, crashes):
     import hvd
 
     hvd.init()
-    state = hvd.elastic.ObjectState(total=np.zeros(1000, np.int64), step=0, history=[])
+    numbers = np.random.default_rng(3)  # those of all ranks
+    state = hvd.elastic.ObjectState(
+        total=np.zeros(1000, np.int64), step=0, history=[], numbers=numbers, drawn=[]
+    )
     resets = []
     state.register_reset_callbacks([lambda: resets.append(hvd.generation())])
     ones = hvd.empty(100_000, np.int64)  # the other ranks read it where it lies
@@ -63,12 +66,14 @@ def train_numpy(steps, crashes):
             assert (ones == state.step + 1).all()
             state.total += ones[:1000]
             state.history.append(state.step)
+            state.drawn.append(int(state.numbers.integers(1000)))
             state.step += 1
             state.commit()
         return state.step
 
     assert train(state) == steps
     assert state.history == list(range(steps)), state.history
+    assert state.drawn == np.random.default_rng(3).integers(1000, size=steps).tolist()
     if hvd.generation() > 1 and resets:
         assert resets[-1] == hvd.generation()
     print("total", state.total.sum(), "later world" if hvd.generation() > 1 else "first world")

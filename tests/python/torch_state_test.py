@@ -1,7 +1,8 @@
-# What an elastic state refers to, while the program drops, replaces, moves and resizes it. All
-# ranks of a job whose world does not change.
+# What an elastic state refers to, while the program drops, replaces, moves and resizes it, and what
+# belongs to one rank alone. All ranks of a job whose world does not change.
 import copy
 import os
+import random
 import signal
 import sys
 import threading
@@ -210,6 +211,109 @@ def test_a_state_is_disturbed_in_flight(call, disturb):
         end_without_tensors(state)
 
     in_run(state, train)
+
+
+# --- what belongs to one rank --------------------------------------------------------------------
+
+
+class Samples:
+    """The samples of one rank: a loader that keeps its place."""
+
+    def __init__(self, first, count):
+        self.next = first
+        self.last = first + count
+
+    def __iter__(self):
+        while self.next < self.last:
+            self.next += 1
+            yield self.next - 1
+
+    def state_dict(self):
+        return {"next": self.next, "last": self.last}
+
+    def load_state_dict(self, saved):
+        self.next, self.last = saved["next"], saved["last"]
+
+
+class Average:
+    """An average of weights, which begins somewhere on each rank."""
+
+    def __init__(self, first):
+        self.weights = torch.full((3,), float(first))
+
+    def state_dict(self):
+        return {"weights": self.weights}
+
+    def load_state_dict(self, saved):
+        self.weights.copy_(saved["weights"])
+
+
+KINDS = [hvd.elastic.ObjectState, hvd.elastic.TorchState]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rank: Samples(20 * rank, 20),
+        random.Random,
+        np.random.RandomState,
+        np.random.default_rng,
+    ],
+)
+def test_samples_and_random_numbers_of_one_rank_are_no_state(kind, make):
+    def train():
+        pytest.fail("it has begun to train")
+
+    state = kind(position=make(hvd.rank()))
+    if hvd.size() == 1:
+        return in_run(state, lambda: None)
+    with pytest.raises(
+        ValueError, match=r'"position" is not the same on all ranks.*ElasticSampler'
+    ):
+        in_run(state, train)
+    return None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_the_same_on_all_ranks_is_a_state(kind):
+    rank = hvd.rank()
+    state = kind(
+        samples=Samples(3, 20),
+        numbers=random.Random(1),
+        array=np.random.default_rng(2),
+        average=Average(rank),  # what all ranks begin with comes from rank 0
+        sampler=hvd.elastic.ElasticSampler(range(40)),
+        words=[f"of rank {rank}"],
+    )
+
+    def train():
+        assert state.average.weights.tolist() == [0, 0, 0] and state.words == ["of rank 0"]
+        assert next(iter(state.samples)) == 3
+        state.numbers.random()
+        state.commit()
+
+    in_run(state, train)
+    in_run(state, lambda: None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loader_of_torch_belongs_to_one_rank(kind):
+    data = torch.utils.data.TensorDataset(torch.arange(40))
+    sampler = torch.utils.data.DistributedSampler(data, hvd.size(), hvd.rank())
+    loader = torch.utils.data.DataLoader(data, sampler=sampler)
+
+    class StatefulDataLoader(torch.utils.data.DataLoader):
+        state_dict = load_state_dict = None
+
+    for wrong in (sampler, loader, iter(loader), StatefulDataLoader(data)):
+        name = type(wrong).__name__
+        with pytest.raises(ValueError, match=f'"it" is a {name}, .*hvd.elastic.ElasticSampler'):
+            kind(it=wrong)
+    state = kind(later=None)
+    state.later = loader
+    with pytest.raises(ValueError, match='"later" is a DataLoader'):
+        in_run(state, lambda: None)
 
 
 # --- the last one, since its run has no end ------------------------------------------------------
