@@ -133,8 +133,11 @@ std::optional<CommonCause::Verdict> CommonCause::judge_together() const {
     if (is_same && !is_in(same, one.failure.place)) same.push_back(one.failure);
   }
   if (same.size() < kManySlots || same.size() * 4 < world_size * 3) return std::nullopt;
-  if (hosts_of(same) < std::min<std::size_t>(world_hosts, 2)) return std::nullopt;
-  return Verdict{cat(same.size(), " of ", world_size, " workers failed this way at once"),
+  const std::size_t hosts = hosts_of(same);
+  if (hosts < std::min<std::size_t>(world_hosts, 2)) return std::nullopt;
+  // Some may have failed in the place of others that had failed before.
+  return Verdict{cat("workers in ", places_text(same.size(), hosts),
+                     " failed this way at once, in a world of ", world_size),
                  same.front().worker};
 }
 

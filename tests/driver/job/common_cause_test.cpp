@@ -277,8 +277,18 @@ TEST_F(CommonCauseTest, is_found_when_nearly_all_fail_the_same_way_at_once) {
   situation_.world_hosts = 2;
   EXPECT_EQ(fails(a0), "");
   EXPECT_EQ(fails(a1), "");
-  EXPECT_EQ(fails(b0), "3 of 4 workers failed this way at once");
+  EXPECT_EQ(fails(b0), "workers in 3 slots of 2 hosts failed this way at once, in a world of 4");
   EXPECT_EQ(first_, 1U);
+}
+
+TEST_F(CommonCauseTest, counts_slots_where_those_that_failed_were_replaced) {
+  all_work({a0, b0});
+  situation_.world_hosts = 2;
+  EXPECT_EQ(fails(a0), "");
+  launch({a1});
+  join(a1);
+  EXPECT_EQ(fails(a1), "");
+  EXPECT_EQ(fails(b0), "workers in 3 slots of 2 hosts failed this way at once, in a world of 2");
 }
 
 TEST_F(CommonCauseTest, is_not_found_in_one_slot_that_joins_and_fails_again_and_again) {
