@@ -455,7 +455,7 @@ class Job {
     // The first of the failures that belong together, and from which the job has not recovered.
     std::optional<JobFailure> cause;
     int cause_code = 0;
-    TimePoint last{};
+    TimePoint caused_at{};
     std::string state_lost_with;  // the worker that had the only copy of the state, and why it left
     int resets = 0;               // worlds because of failures
     int planned_resets = 0;

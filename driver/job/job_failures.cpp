@@ -9,16 +9,16 @@
 namespace hvd::driver {
 namespace {
 
-constexpr std::chrono::seconds kOneCause{10};  // failures that follow each other have one
+constexpr std::chrono::seconds kOneCause{10};  // failures this soon after the first have its cause
 
 }  // namespace
 
-// The first of the failures that follow each other is what a person wants to know.
+// The first of the failures that belong together is what a person wants to know.
 void Job::note_cause(const JobWorker& worker, const std::string& how, int exit_code) {
   if (!policy_.restarts_workers) return;  // every failure ends the job
-  const bool follows = failures_.cause && now_ - failures_.last <= kOneCause;
-  failures_.last = now_;
+  const bool follows = failures_.cause && now_ - failures_.caused_at <= kOneCause;
   if (follows) return;
+  failures_.caused_at = now_;
   const auto& member = worker.member;
   failures_.cause = {member.rank, member.host, member.slot, member.incarnation,
                      worker.pid,  how,         {}};
