@@ -156,6 +156,7 @@ class Job {
   void broken(HostIndex host, const std::string& what);
   void drop(HostIndex host);
   void drop_all(const std::string& why, bool only_with_workers);
+  Step step_of_agent(HostIndex host) const;
   void lose_agent(HostIndex host, const HostError& error);
   // Its part in the job is over.
   void leave(HostIndex host);

@@ -219,11 +219,16 @@ void Job::on(const event::HostFailed& event) {
   lose_agent(event.host, error);
 }
 
+// The step in which the host is, as far as its agent is concerned.
+Step Job::step_of_agent(HostIndex host) const {
+  return policy_.discovers_hosts && hosts_.is_usable(host) ? Step::run_workers : Step::start_agent;
+}
+
 void Job::on(const event::AgentGone& event) {
   const HostState before = hosts_[event.host].state;
   if (before == HostState::planned || before == HostState::gone) return;
   const bool was_ready = before == HostState::ready;
-  lose_agent(event.host, {Step::start_agent,
+  lose_agent(event.host, {step_of_agent(event.host),
                           cat(was_ready ? "its agent went away: it "
                                         : "its agent ended before it was ready: it ",
                               event.how),
@@ -255,7 +260,7 @@ void Job::on(const event::AgentBroken& event) {
 void Job::broken(HostIndex host, const std::string& what) {
   const std::string message = cat("its agent broke the protocol: ", what);
   if (policy_.discovers_hosts) {
-    host_failed(host, Step::start_agent, message, kLauncherError);
+    host_failed(host, step_of_agent(host), message, kLauncherError);
     drop(host);
     return;
   }

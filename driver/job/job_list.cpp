@@ -47,6 +47,8 @@ std::string_view to_be_done(Step step) {
       return "to find the program";
     case Step::reach:
       return "to reach the others";
+    case Step::run_workers:
+      break;
   }
   return "to be ready";
 }

@@ -24,6 +24,8 @@ std::string_view name_of(Step step) {
       return "find program";
     case Step::reach:
       return "reach";
+    case Step::run_workers:
+      return "run workers";
   }
   return "unknown step";
 }

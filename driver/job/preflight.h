@@ -19,6 +19,7 @@ enum class Step : std::uint8_t {
   change_directory,  // is the working directory there
   find_program,      // is the program there, and may it be executed
   reach,             // can the other hosts, and this machine, be reached from it
+  run_workers,       // the host is ready, and takes part in an elastic job
 };
 
 // "resolve", "host key", "start agent", ...

@@ -94,7 +94,7 @@ static void from_json(const Json& json, FailurePolicy& policy) { policy = kPolic
 static void to_json(Json& json, Step step) { json = name_of(step); }
 static void from_json(const Json& json, Step& step) {
   const auto wanted = json.get<std::string>();
-  for (auto one = Step::resolve; one <= Step::reach;
+  for (auto one = Step::resolve; one <= Step::run_workers;
        one = static_cast<Step>(static_cast<int>(one) + 1)) {
     if (name_of(one) == wanted) {
       step = one;
