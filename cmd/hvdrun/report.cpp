@@ -154,6 +154,8 @@ static std::string worlds_text(const driver::JobSummary& summary, bool elastic) 
   if (summary.outside_recovery) {
     text += cat(", ", std::floor(*summary.outside_recovery * 1000) / 10,
                 " % of the time outside recovery");
+    const auto held_up = std::chrono::duration<double>(summary.held_up).count();
+    if (held_up >= 1) text += cat(", not counting ", duration_text(held_up), " of hold-ups");
   }
   return text;
 }

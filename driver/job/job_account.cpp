@@ -23,12 +23,16 @@ bool may_be_a_loss(const Event& event, const std::vector<Action>& actions) {
 
 void JobAccount::step(const Event& event, const std::vector<Action>& actions, const Job& job,
                       TimePoint now) {
-  if (begun_ == kNever) begun_ = now;
+  const TimePoint own = job.own_time(now);
+  if (begun_ == kNever) {
+    begun_ = now;
+    own_begun_ = own;
+  }
   for (const auto& action : actions) {
     const auto* const publish = std::get_if<action::PublishWorld>(&action);
     if (publish != nullptr && publish->world.state == WorldState::effective &&
         !publish->world.last) {
-      note(publish->world, now);
+      note(publish->world, own);
     }
   }
 
@@ -40,17 +44,17 @@ void JobAccount::step(const Event& event, const std::vector<Action>& actions, co
   const bool recovers = recovers_since_ != kNever;
   if (recovers ? actions.empty() : !may_be_a_loss(event, actions)) return;
   if (job.is_recovering() == recovers) return;
-  if (recovers) recovered_for_ += now - recovers_since_;
-  recovers_since_ = recovers ? kNever : now;
+  if (recovers) recovered_for_ += own - recovers_since_;
+  recovers_since_ = recovers ? kNever : own;
 }
 
-void JobAccount::note(const WorldDocument& world, TimePoint now) {
+void JobAccount::note(const WorldDocument& world, TimePoint own) {
   std::set<Incarnation> members;
   for (const auto& member : world.members) {
     members.insert(member.incarnation);
     if (worlds_ > 0 && !members_.contains(member.incarnation)) ++joined_;
   }
-  if (++worlds_ == 1) first_world_ = now;
+  if (++worlds_ == 1) first_world_ = own;
   members_ = std::move(members);
 }
 
@@ -64,11 +68,13 @@ JobSummary JobAccount::summary(const Job& job, TimePoint now) const {
   summary.lost = static_cast<std::size_t>(
       std::count_if(job.workers().begin(), job.workers().end(),
                     [](const JobWorker& one) { return !one.how.empty(); }));
+  const TimePoint own = job.own_time(now);
+  if (begun_ != kNever) summary.held_up = summary.time - (own - own_begun_);
   if (worlds_ == 0) return summary;
 
-  const Duration all = now - first_world_;
+  const Duration all = own - first_world_;
   Duration recovery = recovered_for_;
-  if (recovers_since_ != kNever) recovery += now - recovers_since_;
+  if (recovers_since_ != kNever) recovery += own - recovers_since_;
   using Seconds = std::chrono::duration<double>;
   summary.outside_recovery =
       all > Duration::zero() ? 1 - Seconds(recovery).count() / Seconds(all).count() : 1;

@@ -22,9 +22,11 @@ class JobAccount {
   JobSummary summary(const Job& job, TimePoint now) const;
 
  private:
-  void note(const WorldDocument& world, TimePoint now);
+  void note(const WorldDocument& world, TimePoint own);
 
   TimePoint begun_ = kNever;
+  // In the job's own time, which stands still while hvdrun is held up.
+  TimePoint own_begun_ = kNever;
   TimePoint first_world_ = kNever;
   TimePoint recovers_since_ = kNever;  // kNever: it does not
   Duration recovered_for_{};           // before that

@@ -18,9 +18,10 @@ struct JobSummary {
   // Steps of the program that were done again since a world ended without a commit, as far as the
   // program's names of tensors tell.
   std::uint64_t redone = 0;
+  Duration held_up{};  // of the time, in which hvdrun was stopped or could not run
   // The share of the time since the first world in which no loss was left to be replaced by a new
-  // world. Workers need a moment more to meet in that, of which nobody tells hvdrun. Nothing: there
-  // was no world.
+  // world, without the time in which hvdrun was held up. Workers need a moment more to meet in
+  // that, of which nobody tells hvdrun. Nothing: there was no world.
   std::optional<double> outside_recovery;
 };
 

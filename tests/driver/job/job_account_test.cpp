@@ -11,15 +11,16 @@ using std::chrono::milliseconds;
 // A job on one host with two slots, and its account.
 class JobAccountTest : public testing::Test {
  protected:
-  JobAccountTest() : job_(options()) {
+  explicit JobAccountTest(milliseconds pace = milliseconds(0)) : job_(options(pace)) {
     happens(event::Begin{});
     happens(event::HostsFound{{{{"a", 2}}}});
     happens(event::AgentReady{0, {}});
     happens(event::AddressFound{0, "10.0.0.1"});
   }
 
-  static JobOptions options() {
+  static JobOptions options(milliseconds pace) {
     JobOptions options;
+    options.pace = pace;
     options.elastic.limits.least = 2;
     return options;
   }
@@ -61,6 +62,28 @@ TEST_F(JobAccountTest, CountsAWorkerThatIsLostAndTheOneInItsPlace) {
   EXPECT_EQ(after.lost, 1U);
   EXPECT_EQ(after.joined, 1U);
   EXPECT_DOUBLE_EQ(*after.outside_recovery, 0.8);
+}
+
+class HeldUpAccountTest : public JobAccountTest {
+ protected:
+  HeldUpAccountTest() : JobAccountTest(milliseconds(100)) {}
+};
+
+TEST_F(HeldUpAccountTest, DoesNotCountTheTimeInWhichHvdrunWasStopped) {
+  runs(1);
+  runs(2);
+  happens(event::Exited{0, 2, 0, SIGKILL});
+  happens(event::Tick{}, milliseconds(100));
+  runs(3);
+  happens(event::WorkerReady{0, 3}, milliseconds(100));
+  happens(event::Tick{}, milliseconds(0));
+  happens(event::Tick{}, milliseconds(200));
+  happens(event::Resumed{milliseconds(60'000)}, milliseconds(60'000));
+  happens(event::Tick{}, milliseconds(100));  // what lies unread is read meanwhile
+  const JobSummary after = summary();
+  EXPECT_EQ(after.time, milliseconds(60'500));
+  EXPECT_EQ(after.held_up, milliseconds(60'100));
+  EXPECT_DOUBLE_EQ(*after.outside_recovery, 0.5);
 }
 
 TEST(JobAccount, KnowsNoShareWithoutAWorld) {
