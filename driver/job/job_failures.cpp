@@ -40,7 +40,8 @@ void Job::tell_failures(const std::vector<SlotPlace>& started_again) {
         std::any_of(started_again.begin(), started_again.end(), [&](const SlotPlace& place) {
           return place.host == one.member.host && place.slot == one.member.slot;
         });
-    warn(cat(one.member.worker(), " ", one.how, is_started ? "; its slot is started again" : ""));
+    warn(cat(one.member.worker(), " ", one.how, one.leaves.empty() ? "" : " before it could leave",
+             is_started ? "; its slot is started again" : ""));
   }
 }
 
@@ -132,12 +133,8 @@ void Job::worker_failed(std::size_t index, const std::string& how, int exit_code
     warn(cat(name, " ", how, " while the job was ending"));
     return;
   }
-  if (leaves) {
-    warn(cat(name, " ", how, " before it could leave"));
-    return;
-  }
   const bool is_counted = is_plain_group() && options_.elastic.max_restarts >= 0;
-  if (is_counted || (by_itself && is_plain_group() && group_.is_hit)) {
+  if (leaves || is_counted || (by_itself && is_plain_group() && group_.is_hit)) {
     failures_.untold.push_back(index);
     return;
   }

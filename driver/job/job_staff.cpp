@@ -217,7 +217,12 @@ void Job::staff_slots() {
       let_go(index, one.leaves);
     }
   }
-  tell_failures(staffing.launch);
+  // Some that failed live, and their slots come free when they end.
+  auto staying = occupants();
+  std::erase_if(staying, [this](const Occupant& one) {
+    return workers_.of(one.incarnation).membership == MemberStatus::removed;
+  });
+  tell_failures(staff(rooms(), staying, limits_now()).launch);
   for (const auto& place : staffing.launch) launch(place, *hosts_.current(place.host), false);
 }
 
