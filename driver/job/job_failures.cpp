@@ -164,13 +164,9 @@ void Job::start_again_or_set_aside(std::size_t index, const std::string& how) {
   for (const std::size_t other : std::vector<std::size_t>(hosts_[worker.host].workers)) {
     if (workers_.live().count(other) == 0 || workers_[other].membership == MemberStatus::removed)
       continue;
-    const std::string why = cat("host ", worker.member.host, " rests (--failure-policy host)");
-    const bool has_heirs = has_heir([&](const JobWorker& one) { return one.host != worker.host; });
-    if (workers_[other].membership == MemberStatus::member && !has_heirs) {
-      ask_to_leave(other, why, true);
-    } else {
-      let_go(other, why);
-    }
+    // They may be the only ones that have the state whole: the loss may have interrupted the others
+    // while they changed it.
+    send_away(other, cat("host ", worker.member.host, " rests (--failure-policy host)"), true);
   }
 }
 

@@ -226,7 +226,11 @@ void Job::reform_now() {
     deadlines_.state = kNever;
   }
   publish(WorldState::effective, gone, come);
-  if (is_to_suspend()) propose_last_world();
+  if (is_to_suspend()) {
+    propose_last_world();
+  } else if (!now.leaving.empty()) {
+    decide_within(kAtOnce);  // on the world that they leave for
+  }
 }
 
 // The words are Horovod's.
