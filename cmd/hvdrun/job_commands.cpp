@@ -49,7 +49,7 @@ struct JobCommandParser {
     if (name == "jobs" || name == "status")
       app.add_flag("--json", arguments.json, "Print JSON, for programs");
     if (name == "drain") {
-      app.add_flag("--undo", arguments.undo, "Let workers work on this host again");
+      app.add_flag("--undo", arguments.undo, "Let workers work there again");
     }
     app.add_flag("--help", help, "Print this help and exit");
     for (CLI::Option* const option : app.get_options()) option->group("Options");
@@ -98,7 +98,7 @@ Status take_subject(const std::string& name, std::vector<std::string>& words,
                     JobCommandParser& parser) {
   if ((name != "drain" && name != "scale") || parser.help) return {};
   if (words.empty()) {
-    return usage(name == "drain" ? "which host? hvdrun status lists those of a job"
+    return usage(name == "drain" ? "which host, or HOST#SLOT? hvdrun status lists those of a job"
                                  : "to how many workers?");
   }
   if (const auto size = parse_number<int>(words.front()); name == "scale" && (!size || *size < 1)) {
@@ -128,8 +128,9 @@ const std::vector<JobCommandName>& job_command_names() {
       {"page", "[JOB]", "Prints a link that opens the status page of a running job."},
       {"dump", "[JOB]", "Shows what each worker of a running job does now."},
       {"stop", "[JOB]", "Stops a running job, as SIGTERM to its hvdrun does."},
-      {"drain", "[--undo] HOST [JOB]",
-       "Lets the workers of an elastic job leave a host, which then takes no part."},
+      {"drain", "[--undo] HOST[#SLOT] [JOB]",
+       "Lets the workers of an elastic job leave a host, or one of its slots, which then takes no "
+       "part."},
       {"scale", "N [JOB]", "Changes how many workers an elastic job has at most."},
       {"replay", "FILE", "Checks the decisions in the file of a job's events."},
   };

@@ -50,7 +50,7 @@ hvdrun \- run a program as workers that train together
 .br
 .B hvdrun drain
 .RB [ \-\-undo ]
-.I HOST
+.IR HOST [# SLOT ]
 .RI [ JOB ]
 .br
 .B hvdrun scale

@@ -269,8 +269,8 @@ class Job {
   Limits limits_now() const;
   // As many as discovery says, else as its agent found room for; 0: it has not said it yet.
   int slots_of(const HostSlots& found) const;
-  // Slots that may be used now.
-  int ready_slots(const HostSlots& found) const;
+  // Slots that may be used now; `without`: but for this one.
+  int ready_slots(const HostSlots& found, std::optional<int> without = {}) const;
   std::vector<Room> rooms() const;
   std::vector<Occupant> occupants() const;
 

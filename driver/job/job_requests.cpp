@@ -1,5 +1,6 @@
-// The requests of people to a running elastic job: to drain a host, to use it again, and to change
-// the size of the world. Each request has one answer. One that is refused changes nothing.
+// The requests of people to a running elastic job: to drain a host or a slot, to use it again, and
+// to change the size of the world. Each request has one answer. One that is refused changes
+// nothing.
 #include <algorithm>
 #include <utility>
 
@@ -54,10 +55,11 @@ void Job::on(const event::DrainRequested& event) {
   }
   if (!why.empty()) return refuse(std::move(why));
   if (event.undo) {
+    const DrainTarget target(event.host_name);
     requests_.drained.erase(event.host_name);
-    trust_slots_of(event.host_name);
-    accept(cat("host ", event.host_name, " is used again",
-               with_name(known_.named, event.host_name) ? "" : " when it is named"));
+    trust_slots_of(target.host);
+    accept(cat(target.text(), " is used again",
+               with_name(known_.named, target.host) ? "" : " when it is named"));
   } else {
     drain(event.host_name);
   }
@@ -66,41 +68,54 @@ void Job::on(const event::DrainRequested& event) {
 }
 
 std::string Job::why_not_drained(const std::string& name) const {
-  if (!hosts_.current(name) && with_name(known_.named, name) == nullptr) {
+  const DrainTarget target(name);
+  const event::FoundHost* const named = with_name(known_.named, target.host);
+  if (named == nullptr && (target.slot || !hosts_.current(name))) {
     std::set<std::string> names;
     for (const auto& one : *known_.named) names.insert(one.host.name);
     for (const auto& [current, index] : hosts_.current()) names.insert(current);
-    return cat("it has no host ", quoted(name), ", but ",
+    return cat("it has no host ", quoted(target.host), ", but ",
                names.empty() ? "none at all" : names_text({names.begin(), names.end()}));
+  }
+  if (target.slot && (*target.slot < 0 || *target.slot >= slots_of(named->host))) {
+    return cat("host ", target.host, " has no slot ", *target.slot,
+               ": they count from 0, and it has ", slots_of(named->host));
   }
   int left = 0;
   for (const auto& found : *known_.hosts) {
-    if (found.host.name != name) left += ready_slots(found.host);
+    if (found.host.name != target.host) {
+      left += ready_slots(found.host);
+    } else if (target.slot) {
+      left += ready_slots(found.host, target.slot);
+    }
   }
   const int least = std::max(options_.elastic.limits.least, 1);
   if (left >= least || requests_.drained.contains(name)) return {};
-  return cat("without host ", name, " it would have ", left, left == 1 ? " slot" : " slots",
+  return cat("without ", target.text(), " it would have ", left, left == 1 ? " slot" : " slots",
              " ready, and it needs at least ", least, " (--min-np)");
 }
 
 std::string Job::why_not_used_again(const std::string& name) const {
   const auto& drained = requests_.drained;
   if (drained.contains(name)) return {};
-  if (drained.empty()) return cat("host ", quoted(name), " is not drained, nor is any other");
-  return cat("host ", quoted(name),
+  const char* const what = DrainTarget(name).slot ? "slot " : "host ";
+  if (drained.empty()) return cat(what, quoted(name), " is not drained, nor is any other");
+  return cat(what, quoted(name),
              " is not drained; those that are: ", names_text({drained.begin(), drained.end()}));
 }
 
 void Job::drain(const std::string& name) {
+  const DrainTarget target(name);
   if (!requests_.drained.insert(name).second) {
-    actions_.emplace_back(action::Answer{true, cat("host ", name, " is drained already")});
+    actions_.emplace_back(action::Answer{true, cat(target.text(), " is drained already")});
     return;
   }
-  std::size_t workers = 0;
-  if (const auto host = hosts_.current(name)) {
-    workers = static_cast<std::size_t>(hosts_[*host].live);
-  }
-  const std::string text = cat("host ", name, " is drained");
+  const auto workers = static_cast<std::size_t>(
+      std::count_if(workers_.live().begin(), workers_.live().end(), [&](std::size_t index) {
+        const WorldMember& member = workers_[index].member;
+        return member.host == target.host && member.slot == target.slot.value_or(member.slot);
+      }));
+  const std::string text = cat(target.text(), " is drained");
   if (workers == 0) return accept(cat(text, ": no worker is there"));
   accept(cat(text, ": ", counted(workers, "worker"), " there ", workers == 1 ? "leaves" : "leave",
              is_plain_group() ? " with a restart of all, or at a commit if hvd::init() is called"
@@ -162,6 +177,9 @@ std::string Job::drained_text() const {
 std::string Job::release_reason(const JobWorker& worker) const {
   const std::string host = cat("host ", worker.member.host);
   if (requests_.drained.contains(worker.member.host)) return host + " is drained";
+  if (requests_.is_drained(worker.member.host, worker.member.slot)) {
+    return cat("slot ", worker.member.worker(), " is drained");
+  }
   const event::FoundHost* const there = found(worker.member.host);
   if (there == nullptr) return host + " is no longer named";
   if (worker.member.slot >= slots_of(there->host)) return host + " has fewer slots now";

@@ -141,12 +141,15 @@ int Job::slots_of(const HostSlots& found) const {
                   least);
 }
 
-int Job::ready_slots(const HostSlots& found) const {
+int Job::ready_slots(const HostSlots& found, std::optional<int> without) const {
   const auto host = hosts_.current(found.name);
   if (!host || !hosts_.is_usable(*host) || budget_.rests(found.name, now_)) return 0;
   const int all = slots_of(found);
   const auto resting = budget_.resting_slots(found.name, now_);
-  return all - static_cast<int>(std::count_if(resting.begin(), resting.end(),
+  std::set<int> unused(resting.begin(), resting.end());
+  for (const int slot : requests_.drained_slots(found.name)) unused.insert(slot);
+  if (without) unused.insert(*without);
+  return all - static_cast<int>(std::count_if(unused.begin(), unused.end(),
                                               [&](int slot) { return slot < all; }));
 }
 
@@ -156,7 +159,8 @@ std::vector<Room> Job::rooms() const {
     const auto host = hosts_.current(found.host.name);
     const bool rests = !host || !hosts_.is_usable(*host) || budget_.rests(found.host.name, now_);
     rooms.push_back({found.host.name, slots_of(found.host), rests,
-                     budget_.resting_slots(found.host.name, now_)});
+                     budget_.resting_slots(found.host.name, now_),
+                     requests_.drained_slots(found.host.name)});
   }
   return rooms;
 }

@@ -17,7 +17,9 @@ struct Use {
 void fill(const Use& use, std::size_t& left, std::vector<SlotPlace>& launch) {
   if (use.room->rests) return;
   std::vector<int> taken = use.taken;
-  taken.insert(taken.end(), use.room->resting_slots.begin(), use.room->resting_slots.end());
+  for (const auto* const slots : {&use.room->resting_slots, &use.room->drained_slots}) {
+    taken.insert(taken.end(), slots->begin(), slots->end());
+  }
   std::sort(taken.begin(), taken.end());
   auto next_taken = taken.begin();
   for (int slot = 0; slot < use.room->slots && left > 0; ++slot) {
@@ -27,6 +29,11 @@ void fill(const Use& use, std::size_t& left, std::vector<SlotPlace>& launch) {
     launch.push_back({use.room->host, slot, use.room->slots});
     --left;
   }
+}
+
+bool has_slot(const Room& room, int slot) {
+  const auto& drained = room.drained_slots;
+  return slot < room.slots && std::find(drained.begin(), drained.end(), slot) == drained.end();
 }
 
 }  // namespace
@@ -53,7 +60,7 @@ Staffing staff(const std::vector<Room>& rooms, const std::vector<Occupant>& occu
       if (use != use_of.end()) uses[use->second].taken.push_back(occupant.slot);
       continue;
     }
-    if (use == use_of.end() || occupant.slot >= rooms[use->second].slots || kept == most) {
+    if (use == use_of.end() || !has_slot(rooms[use->second], occupant.slot) || kept == most) {
       staffing.release.push_back(occupant.incarnation);
       continue;
     }

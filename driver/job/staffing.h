@@ -1,8 +1,8 @@
 // Decides which workers to start and which are to leave, so that the room that there is gets used:
 // the difference between the workers that are there and those that should be. Pure.
 //
-//   - A worker has no room any more if its host is no longer named, or has fewer slots: a host that
-//     shrinks loses its highest slots.
+//   - A worker has no room any more if its host is no longer named, or has fewer slots, or its slot
+//     is drained. A host that shrinks loses its highest slots.
 //   - No more workers than the most, and the spares beside it. Nobody goes to make room for
 //   another.
 //   - Free slots are filled on hosts that have members first, then on the others, each in the order
@@ -23,6 +23,7 @@ struct Room {
   int slots = 1;
   bool rests = false;
   std::vector<int> resting_slots = {};
+  std::vector<int> drained_slots = {};  // nobody works there, as somebody has asked
 };
 
 // A worker that was started and has not ended.
