@@ -233,6 +233,7 @@ class Job {
   void expect_exit(std::size_t worker);
   // Its time to leave is over.
   void stop_waiting_for(std::size_t worker);
+  bool may_get_heir(const JobWorker& worker) const;
   void end(std::size_t worker, WorkerState state);
   JobWorker* worker_of(HostIndex host, Incarnation incarnation, std::string_view what);
 

@@ -261,9 +261,15 @@ void Job::stop_waiting_for(std::size_t index) {
   const bool was_needed = std::all_of(
       worlds_.proposed().begin(), worlds_.proposed().end(),
       [&](const auto& proposed) { return has_member(proposed.second, worker.member.incarnation); });
-  // A drained host stays there: its workers can wait for others to take their place.
-  const bool is_drained = requests_.drained.contains(worker.member.host) && !worker.keeps_leaving;
-  if (is_drained && was_needed) {
+  // What is drained is not taken away: its workers can wait for others to take their place.
+  const bool is_drained =
+      requests_.is_drained(worker.member.host, worker.member.slot) && !worker.keeps_leaving;
+  const bool has_heirs = has_heir([&](const JobWorker& one) { return &one != &worker; });
+  const bool has_only_copy = is_alone || (worker.has_state && !has_heirs);
+  const bool can_wait = is_drained && was_needed;
+  const bool hands_on = has_only_copy && may_get_heir(worker);
+  if (can_wait || hands_on) {
+    if (!can_wait) say(cat(name, " has the only copy of the state: it stays until others have it"));
     workers_[index].leave_by = now_ + options_.elastic.leave_grace;
     workers_.renew_deadline(index);
     return;
@@ -280,13 +286,32 @@ void Job::stop_waiting_for(std::size_t index) {
     warn(cat(name, " came to no commit within ", grace, " (", worker.leaves,
              "); the others go on without it"));
   }
-  const bool has_heirs = has_heir([&](const JobWorker& one) { return &one != &worker; });
-  if (!is_alone && worker.has_state && !has_heirs) {
+  if (!is_alone && has_only_copy) {
     failures_.state_lost_with =
         cat(name, ", the last worker that was known to have the state, was to leave (",
             worker.leaves, "), and was stopped after ", grace);
   }
   let_go(index, worker.leaves);
+}
+
+// Somebody could take the state over from this worker: another one that stays lives, or can be
+// started beside this one, perhaps after a rest or the end of another one in that slot.
+bool Job::may_get_heir(const JobWorker& worker) const {
+  const bool another_stays =
+      std::any_of(workers_.live().begin(), workers_.live().end(), [&](std::size_t index) {
+        const JobWorker& other = workers_[index];
+        return &other != &worker && other.membership != MemberStatus::removed &&
+               other.leaves.empty();
+      });
+  if (another_stays) return true;
+  std::vector<Room> later = rooms();
+  for (Room& room : later) {
+    std::erase_if(room.resting_slots,
+                  [&](int slot) { return budget_.slot_rest_ends(room.host, slot) != kNever; });
+  }
+  const WorldMember& place = worker.member;
+  const Occupant self{place.host, place.slot, place.incarnation, true, true};
+  return !staff(later, {self}, limits_now()).launch.empty();
 }
 
 // ---- they end ----

@@ -409,6 +409,9 @@ void Job::on(const event::WorldEntered& event) {
   if (workers_.index_of(event.slowest) == workers_.size()) return;
   // It has recovered from what failed before. A later failure has a cause of its own.
   if (count_members().lost.empty()) failures_.cause.reset();
+  for (const auto& member : worlds_.in_force().members) {
+    workers_.of(member.incarnation).has_state = true;
+  }
   const WorldMember& slowest = workers_.of(event.slowest).member;
   say(cat("world ", event.generation, " is at work; ", slowest.worker(), " took the longest, ",
           entry_text(event)));

@@ -81,8 +81,11 @@ TEST_F(ElasticReplacedTest, IfNobodyComesTheLastWorkerGoesAndThatIsSaid) {
   expect_nobody_left("the job");
 }
 
-TEST_F(ElasticReplacedTest, EveryWorkerMayBeToldToGoAtOnce) {
-  Process& job = start_training({"-np", "2", "--min-np", "1"});
+class ToldToGoTest : public ElasticReplacedTest,
+                     public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(ToldToGoTest, EveryWorkerIsReplaced) {
+  Process& job = start_training({"-np", "2", "--min-np", GetParam(), "--leave-grace", "2"});
   expect_all_on(job, "localhost", 2);
   step_logs().read();
   std::set<pid_t> before;
@@ -97,6 +100,8 @@ TEST_F(ElasticReplacedTest, EveryWorkerMayBeToldToGoAtOnce) {
       << job.err();
   finish(job);
 }
+INSTANTIATE_TEST_SUITE_P(Elastic, ToldToGoTest, ::testing::Values("1", "2"),
+                         [](const auto& least) { return cat("AtLeast", least.param); });
 
 // ---- what is broken ----
 
