@@ -137,6 +137,7 @@ class JobRunner {
   void perform(const action::Finish& action);
   void keep_last_words(HostIndex host, const agent_link::WorkerActivity& activity);
   std::string last_recovery_text() const;
+  bool work_is_done() const;
   // Reports once, when the first worker starts on another host.
   void report_withheld_secrets();
   void send_world(std::uint64_t generation, bool effective, const SharedBytes& world);

@@ -318,6 +318,12 @@ std::string JobRunner::last_recovery_text() const {
   return {};
 }
 
+// elastic::run() had returned on all workers, and no later run has committed anything.
+bool JobRunner::work_is_done() const {
+  const auto mark = split(server_.get(kCommitScope, kHighWaterKey), '.');
+  return mark.size() == 3 && mark[1] == "0";
+}
+
 void JobRunner::perform(const action::Finish& action) {
   outcome_.exit_code = action.exit_code;
   outcome_.reason = action.reason;
@@ -328,6 +334,8 @@ void JobRunner::perform(const action::Finish& action) {
     Failure failure;
     failure.worker = {first.rank, first.host, first.slot, first.incarnation, first.pid};
     failure.cause = first.cause;
+    if (work_is_done())
+      failure.cause += "; before that, elastic::run() had returned on all workers";
     failure.stderr_tail = output_.stderr_tail(first.incarnation);
     failure.hosts = first.hosts;
     outcome_.failure = std::move(failure);

@@ -98,6 +98,11 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   }
   const ServerOptions& options() const { return options_; }
 
+  std::string get(std::string_view scope, std::string_view key) const {
+    const Entry* const entry = hub_->service.store().find(scope, key);
+    return entry == nullptr ? std::string() : std::string(entry->value->bytes);
+  }
+
   void put(std::string_view scope, std::string_view key, std::string value) {
     const auto version = hub_->service.store().put(scope, key, make_value(std::move(value)));
     if (!version.ok()) {
@@ -292,6 +297,10 @@ SocketAddress Server::address() const { return impl_->address(); }
 
 void Server::put(std::string_view scope, std::string_view key, std::string value) {
   impl_->put(scope, key, std::move(value));
+}
+
+std::string Server::get(std::string_view scope, std::string_view key) const {
+  return impl_->get(scope, key);
 }
 
 void Server::expect(const std::map<std::string, std::size_t>& scope_sizes) {

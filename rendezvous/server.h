@@ -57,6 +57,8 @@ class Server {
 
   // The driver's own way into the store, without HTTP; wakes the clients that wait for the key.
   void put(std::string_view scope, std::string_view key, std::string value);
+  // Empty if there is none.
+  std::string get(std::string_view scope, std::string_view key) const;
   void erase_scope(std::string_view scope);
   // All of whose names this holds.
   void erase_scopes_if(const std::function<bool(std::string_view scope)>& condition);

@@ -63,8 +63,9 @@ inline constexpr const char* kProposedWorldKey = "proposed";  // the newest prop
 inline constexpr const char* kWorldScopePrefix = "world.";
 
 // Where the high-water mark stands, which is the newest commit: "GENERATION.SEQUENCE", sequences
-// from 1 on. The workers write it (worker/process/commit_id.h). The driver writes it when all of
-// them begin again from nothing: with sequence 0, and the generation that they begin with.
+// from 1 on. The workers write it (worker/process/commit_id.h), with a third number if calls of
+// elastic::run have returned on all of them: "4.0.1" after the first. The driver writes it when all
+// of them begin again from nothing: with sequence 0, and the generation that they begin with.
 inline constexpr const char* kCommitScope = "elastic";
 inline constexpr const char* kHighWaterKey = "committed";
 

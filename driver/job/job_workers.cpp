@@ -332,13 +332,15 @@ void Job::on(const event::Exited& event) {
                ", with code ", event.exit_code, " and signal ", event.signal_number));
     return;
   }
-  const std::string how = exit_text(event);
+  const bool was_done = before == WorkerState::done;
+  const std::string how =
+      cat(exit_text(event), was_done ? " after it had said that its work was done" : "");
   const bool well = event.exit_code == 0 && event.signal_number == 0;
   if (stop_has_begun()) {
     end(index, WorkerState::exited);
   } else if (worker.membership == MemberStatus::removed) {
     end(index, WorkerState::exited);
-    if (well && before == WorkerState::done && state_ == JobState::ending) {
+    if (well && was_done && state_ == JobState::ending) {
       workers_.move(index, MemberStatus::completed);
     }
     // One that was stopped ends by the signal.

@@ -65,6 +65,18 @@ TEST_F(ElasticFaultsTest, NobodyTrainsAgainWhenWorkersAreLostAfterTheTraining) {
   }
 }
 
+TEST_F(ElasticFaultsTest, TheWorkIsToldToBeDoneIfAllWorkersFailAfterIt) {
+  Process& job = start_training({"-np", "2", "--min-np", "1"});
+  expect_world(job, 2);
+  for (const char* const worker : {"localhost#0", "localhost#1"}) order(worker, "over", "exit 5");
+  say_enough();
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 5);
+  expect_in(end.err,
+            {"exited with code 5", "before that, elastic::run() had returned on all workers"});
+  expect_nobody_left("the job");
+}
+
 TEST_F(ElasticFaultsTest, TheWorldWaitsForTheReplacementIfItMayNotShrink) {
   Process& job = start_training({"-np", "3", "--min-np", "3"});
   const auto world = expect_world(job, 3);
