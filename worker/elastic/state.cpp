@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include <hvd/elastic.h>
@@ -26,6 +27,9 @@ void refuse_size(std::size_t bytes, std::size_t expected) {
 }
 
 namespace {
+
+// A step counts as done when the next one has begun (runtime/negotiation/tensor_queue.h).
+constexpr std::uint64_t kUnderWay = 1;
 
 worker::DeviceOptions device_options() {
   const auto limit = worker::on_device_limit(process_environment());
@@ -106,7 +110,7 @@ void StateImpl::commit(std::string_view call) {
   if (const auto failed = progress_.commit(protocol, proposal, next); !failed.ok()) {
     raise(failed);
   }
-  steps_at_commit_ = process.steps();
+  kept_steps_ = process.steps() + kUnderWay;
   if (next.empty() || membership == nullptr) return;
 
   if (worker::Membership::is_last(next)) {
@@ -150,11 +154,14 @@ worker::RunStatus StateImpl::begin(bool rolls_back) {
   auto& process = ProcessWorld::instance();
   const auto generation = process.generation_for("elastic::run");
   auto protocol = protocol_of(generation);
-  if (rolls_back) process.entry_timer().redoes(process.steps() - steps_at_commit_);
+  if (rolls_back && kept_steps_) {
+    const std::uint64_t begun = process.steps() + kUnderWay;
+    process.entry_timer().redoes(std::max(begun, *kept_steps_ + 1) - *kept_steps_);
+  }
   const auto failed = progress_.begin(protocol, rolls_back, &process.entry_timer());
   if (!failed.ok()) raise(failed, progress_.is_lost());
   if (progress_.run_status() == worker::RunStatus::goes_on) {
-    steps_at_commit_ = process.steps();
+    kept_steps_ = process.steps();
     process.expect_first_step();
   }
   return progress_.run_status();

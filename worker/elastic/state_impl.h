@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -56,7 +57,8 @@ class StateImpl {
   worker::Progress progress_;
   std::vector<std::function<void()>> callbacks_;
   bool at_commit_ = false;
-  std::uint64_t steps_at_commit_ = 0;
+  // How many of the program's steps need not be done again. Nothing: it has not begun any.
+  std::optional<std::uint64_t> kept_steps_;
 };
 
 }  // namespace hvd::elastic::detail
