@@ -248,7 +248,7 @@ void tell_members(Submission& removal, const runtime::World& world) {
 std::shared_ptr<runtime::World> enqueue(std::string_view call, const std::string& group,
                                         std::vector<Submission> works, worker::Done done) {
   auto& process = worker::ProcessWorld::instance();
-  auto world = process.world_for(call);
+  auto world = process.world_for_collective(call);
   if (works.front().collective == Kind::remove_process_set) tell_members(works.front(), *world);
   // Members of a group have names.
   worker::CallName name(works.front().name, series_of(works.front()));

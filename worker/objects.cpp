@@ -42,7 +42,7 @@ std::string room_on_all_ranks(std::int64_t size, const std::string& name,
 
 // First the size, then as many bytes: an error of the first, another root say, is one on all ranks.
 std::string broadcast_object(std::string_view bytes, const BroadcastOptions& options) {
-  const auto world = worker::ProcessWorld::instance().world_for("broadcast_object");
+  const auto world = worker::ProcessWorld::instance().world_for_collective("broadcast_object");
   worker::CallName name(options.name, {"broadcast_object", options.process_set.id()});
   const bool is_root = world->rank() == options.root;
   std::int64_t size = is_root ? static_cast<std::int64_t>(bytes.size()) : 0;
@@ -62,7 +62,7 @@ std::string broadcast_object(std::span<const std::byte> bytes, const BroadcastOp
 }
 
 std::vector<std::string> allgather_object(std::string_view bytes, const AllgatherOptions& options) {
-  worker::ProcessWorld::instance().world_for("allgather_object");
+  worker::ProcessWorld::instance().world_for_collective("allgather_object");
   worker::CallName name(options.name, {"allgather_object", options.process_set.id()});
   const auto own_size = static_cast<std::int64_t>(bytes.size());
   std::vector<adapter::Submission> works;
@@ -91,7 +91,7 @@ std::vector<std::string> allgather_object(std::span<const std::byte> bytes,
 
 void broadcast_parameters(std::span<const NamedTensor> tensors,
                           const BroadcastParametersOptions& options) {
-  worker::ProcessWorld::instance().world_for("broadcast_parameters");
+  worker::ProcessWorld::instance().world_for_collective("broadcast_parameters");
   std::unordered_set<std::string_view> names;
   for (const auto& [name, tensor] : tensors) {
     if (name.empty()) throw InvalidArgumentError("broadcast_parameters: a tensor has no name");

@@ -24,8 +24,10 @@ runtime::RankSet members(std::string_view question, int id) {
 
 // All ranks know the same sets of earlier worlds.
 int take_up_or_add(std::vector<int> ranks, bool by_members) {
+  auto& process = worker::ProcessWorld::instance();
   std::sort(ranks.begin(), ranks.end());
-  const auto known = worker::ProcessWorld::instance().take_up_set(ranks, by_members);
+  process.world_for("add_process_set");  // a worker that comes later hears there of the sets
+  const auto known = process.take_up_set(ranks, by_members);
   if (known) return *known;
   adapter::Submission work;
   work.collective = Collective::add_process_set;

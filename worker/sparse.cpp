@@ -44,7 +44,7 @@ void check(const std::string& name, const ConstTensorView& indices, const ConstT
 Future<SparseTensor> sparse_allreduce_async(const ConstTensorView& indices,
                                             const ConstTensorView& values,
                                             const SparseAllreduceOptions& options) {
-  worker::ProcessWorld::instance().world_for("sparse_allreduce");
+  worker::ProcessWorld::instance().world_for_collective("sparse_allreduce");
   worker::CallName name(options.name, {"sparse_allreduce", options.process_set.id()});
   check(name.text(), indices, values, options.op);
   std::vector<adapter::Submission> works;

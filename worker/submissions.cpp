@@ -10,11 +10,11 @@ using adapter::Submission;
 using detail::Pending;
 
 std::vector<int> ranks_of_send(int to) {
-  return {ProcessWorld::instance().world_for("send")->rank(), to};
+  return {ProcessWorld::instance().world_for_collective("send")->rank(), to};
 }
 
 std::vector<int> ranks_of_recv(int from) {
-  return {from, ProcessWorld::instance().world_for("recv")->rank()};
+  return {from, ProcessWorld::instance().world_for_collective("recv")->rank()};
 }
 
 std::shared_ptr<Pending> start(Submission work, std::string name, Room room) {
@@ -26,7 +26,7 @@ std::shared_ptr<Pending> start(Submission work, std::string name, Room room) {
 
 std::shared_ptr<Pending> start_group(std::vector<Submission> works, const std::string& given,
                                      std::string_view call, Room room) {
-  ProcessWorld::instance().world_for(call);
+  ProcessWorld::instance().world_for_collective(call);
   if (works.empty()) return std::make_shared<Pending>(0);
   CallName name(given, {std::string(call), works.front().process_set.id()});
   for (std::size_t i = 0; i < works.size(); ++i) {

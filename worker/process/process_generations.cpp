@@ -122,6 +122,11 @@ void ProcessWorld::end_run() {
   if (--runs_ == 0 && membership_ != nullptr) membership_->set_running(false);
 }
 
+void ProcessWorld::expect_first_step() {
+  meter_->expect_first_step();
+  catches_up_ = false;
+}
+
 int ProcessWorld::local_rank() {
   {
     const std::lock_guard lock(mutex_);
@@ -143,6 +148,7 @@ Status ProcessWorld::init_elastic() {
     membership_->end_if_late(settings_.config.stall_shutdown);
     if (!membership_->has_next()) {
       current_.wait_for_first();
+      catches_up_ = true;
       return {};
     }
   }

@@ -68,6 +68,23 @@ std::shared_ptr<runtime::World> ProcessWorld::world_for(std::string_view call) {
                                 last.empty() ? "" : "; the world before was left because ", last));
 }
 
+// What the others did before the run they are in is past. The world is not entered for that: its
+// members would lose a member as soon as the program ends with the error.
+std::shared_ptr<runtime::World> ProcessWorld::world_for_collective(std::string_view call) {
+  if (catches_up_) {
+    const std::lock_guard lock(mutex_);
+    if (runs_ == 0 && current_.is_initialized()) {
+      throw InvalidArgumentError(
+          cat("hvd::", call,
+              "(): this worker has come to a job that is under way, whose other workers do not "
+              "make this call now. Collectives belong in the function that elastic::run() calls, "
+              "and neither before elastic::run() nor between two runs; the state needs none, since "
+              "run() brings a new worker all that was added to it"));
+    }
+  }
+  return world_for(call);
+}
+
 Place ProcessWorld::place_for(std::string_view call) {
   {
     const std::lock_guard lock(mutex_);

@@ -97,6 +97,9 @@ class ProcessWorld {
   // The same; throws instead of returning nothing: NotInitializedError, which names the call;
   // between two worlds why the last one ended. A joining worker waits here for its first.
   std::shared_ptr<runtime::World> world_for(std::string_view call);
+  // The same for a collective. Throws InvalidArgumentError, too, if this worker has come to a job
+  // under way and is in no run with the others yet: none of them would answer.
+  std::shared_ptr<runtime::World> world_for_collective(std::string_view call);
   bool has_dynamic_sets() const;
   Place place_for(std::string_view call);
   // Of a worker that has no world yet, its slot on this host.
@@ -143,8 +146,9 @@ class ProcessWorld {
   bool needs_next() const;
   // Measures the way into each world.
   EntryTimer& entry_timer() { return entry_timer_; }
-  // The state is in place: the program takes its first step in this world.
-  void expect_first_step() { meter_->expect_first_step(); }
+  // The state is in place, and this rank is in the same run as the others: the program takes its
+  // first step in this world.
+  void expect_first_step();
   // The steps of the program so far, in all its worlds, as far as names of tensors tell.
   std::uint64_t steps() const { return meter_->read(runtime::trace::nanoseconds_now()).steps; }
   // elastic::run begins and ends.
@@ -232,7 +236,9 @@ class ProcessWorld {
   Membership* membership_ = nullptr;  // set once
   bool follows_ = false;              // follow() instead of init()
   int runs_ = 0;                      // of elastic::run, under way
-  std::uint64_t finished_runs_ = 0;   // likewise, over on all ranks
+  // This worker has come to a job under way, and is in no run with the others yet.
+  std::atomic<bool> catches_up_ = false;
+  std::uint64_t finished_runs_ = 0;  // likewise, over on all ranks
 };
 
 }  // namespace hvd::worker

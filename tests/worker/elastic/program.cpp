@@ -5,6 +5,7 @@
 //   DIE=PLACE      kills itself there: save, load, reset, joining, end, after
 //   MODE=mark      CommitMode::mark
 //   OWN=bytes      each rank has a text of its own in the state; OWN=lengths: also longer ones
+//   SET=1          a process set before the run
 //   MEASURE=refuse what is in the state cannot say its size when it is asked first
 #include <atomic>
 #include <csignal>
@@ -195,9 +196,24 @@ int run_sets() {
   return 0;
 }
 
+// A collective before the run, and with SET a process set.
+int run_early() {
+  hvd::init({.dynamic_process_sets = true});
+  if (!variable("SET").empty()) say("set %d\n", hvd::add_process_set({0}).id());
+  std::vector<float> one{1.0F};
+  hvd::allreduce(one, {.name = "before the run"});
+  Training training;
+  elastic::run(training.state, [&] { training.train(); });
+  std::vector<float> two{1.0F};
+  hvd::allreduce(two, {.name = "after the run"});
+  say("done at step %d\n", training.step);
+  return 0;
+}
+
 int run(const std::string& scenario) {
   die_if_at("joining");
   if (scenario == "sets") return run_sets();
+  if (scenario == "early") return run_early();
   hvd::init();
   if (scenario == "train") {
     Training training(options_of_environment());

@@ -199,6 +199,39 @@ TEST_F(ElasticWorkers, EndIfTheyGiveUpAgainAndAgainWithoutACommit) {
   EXPECT_EQ(step_at_entry(ended[0], 2), 3);
 }
 
+constexpr const char* kWhereCollectivesBelong =
+    "hvd::allreduce(): this worker has come to a job that is under way, whose other workers do not "
+    "make this call now. Collectives belong in the function that elastic::run() calls";
+
+TEST_F(ElasticWorkers, RefuseACollectiveBeforeTheRunOfANewcomerThatTheOthersNeverMake) {
+  environment_ = {{"UNTIL", "2"}};
+  start_world(2, "early");
+  ASSERT_TRUE(worker(0).wait_for_output("commit 3\n"));
+  worker(1).signal(SIGKILL);
+  start_in(world_of(1, {0, 1}), "early");
+  const ExitStatus newcomer = worker(2).wait();
+  EXPECT_EQ(newcomer.code, 1);
+  EXPECT_NE(newcomer.err.find(kWhereCollectivesBelong), std::string::npos) << newcomer.err;
+  EXPECT_EQ(rest_of_words(2), std::vector{Kind::initialised}) << "it was never ready";
+  publish(world_of(2, {0}));
+  expect_all_done(wait_all(), {0});
+}
+
+TEST_F(ElasticWorkers, AnswerANewcomerThatAddsAProcessSetBeforeTheRun) {
+  environment_ = {{"UNTIL", "3"}, {"SET", "1"}};
+  start_world(2, "early");
+  ASSERT_TRUE(worker(0).wait_for_output("commit 3\n"));
+  worker(1).signal(SIGKILL);
+  start_in(world_of(1, {0, 1}), "early");
+  ASSERT_TRUE(hears(2, Kind::ready));
+  publish(world_of(2, {0, 2}));
+  const ExitStatus newcomer = worker(2).wait();
+  EXPECT_EQ(newcomer.out, "set 1\n") << newcomer.err;
+  EXPECT_NE(newcomer.err.find(kWhereCollectivesBelong), std::string::npos) << newcomer.err;
+  publish(world_of(3, {0}));
+  expect_all_done(wait_all(), {0});
+}
+
 TEST_F(ElasticWorkers, FormTheSameWorldAgainWhenOnlyAConnectionWasLost) {
   start_world(3, "cut");
   const auto ended = wait_all();
