@@ -1,7 +1,9 @@
 #include "base/machine/out_of_memory.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <system_error>
 
 #include "base/machine/cgroup.h"
 #include "base/machine/proc.h"
@@ -16,9 +18,11 @@ constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
 struct Files {
   const char* events;
   const char* limit;
+  bool are_local;  // they do not count what happens in the groups below
 };
-constexpr Files kVersion1{"/memory.oom_control", "/memory.limit_in_bytes"};
-constexpr Files kVersion2{"/memory.events", "/memory.max"};
+constexpr Files kVersion1{"/memory.oom_control", "/memory.limit_in_bytes", true};
+constexpr Files kVersion2{"/memory.events.local", "/memory.max", true};
+constexpr Files kOldVersion2{"/memory.events", "/memory.max", false};  // of kernels before 5.2
 
 // The number in the line "oom_kill N".
 std::optional<std::uint64_t> kills_in(const std::string& text) {
@@ -31,34 +35,63 @@ std::optional<std::uint64_t> kills_in(const std::string& text) {
   return std::nullopt;
 }
 
-// A kill is counted where the process was, a limit holds for all below.
-std::optional<MemoryEvents> look(const std::filesystem::path& root, const std::string& path,
-                                 const Files& files) {
-  std::optional<std::uint64_t> kills;
-  std::uint64_t limit = kNoLimit;
-  for (const std::string& group : groups_to_root(root, path)) {
-    if (!kills) kills = kills_in(read_proc_file(group + files.events));
-    const auto here = parse_number<std::uint64_t>(trim(read_proc_file(group + files.limit)));
-    limit = std::min(limit, here.value_or(kNoLimit));
-  }
-  if (!kills) return std::nullopt;
-  return MemoryEvents{*kills, limit == kNoLimit ? 0 : limit};
+std::uint64_t limit_in(const std::string& group, const Files& files) {
+  const auto limit = parse_number<std::uint64_t>(trim(read_proc_file(group + files.limit)));
+  return std::min(limit.value_or(kNoLimit), kNoLimit);
 }
 
-}  // namespace
+// Those of `found` below its only group. A limit holds for all below.
+void look_below(std::map<std::string, MemoryEvents>& found, const Files& files) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const std::string top = found.begin()->first;
+  for (fs::recursive_directory_iterator next(top, error), end; !error && next != end;
+       next.increment(error)) {
+    if (!next->is_directory(error)) continue;
+    const std::string group = next->path().string();
+    const auto kills = kills_in(read_proc_file(group + files.events));
+    const auto above = found.find(next->path().parent_path().string());
+    if (!kills || above == found.end()) continue;
+    found[group] = {*kills, std::min(above->second.limit, limit_in(group, files))};
+  }
+}
 
-std::optional<MemoryEvents> memory_events(std::string_view membership,
-                                          const std::filesystem::path& root) {
-  // Memory is accounted in one hierarchy: that of version 2, unless version 1 has a group for it.
-  std::optional<MemoryEvents> found;
-  for (const auto& one : read_memberships(membership)) {
-    if (one.has("memory")) return look(root / one.controllers, one.path, kVersion1);
-    if (one.controllers.empty()) found = look(root, one.path, kVersion2);
+// A kill is counted where the process was, a limit holds for all below.
+std::map<std::string, MemoryEvents> look(const std::filesystem::path& root, const std::string& path,
+                                         const Files& files) {
+  std::map<std::string, MemoryEvents> found;
+  std::uint64_t limit = kNoLimit;
+  const auto groups = groups_to_root(root, path);
+  for (const std::string& group : groups) {
+    const auto kills = kills_in(read_proc_file(group + files.events));
+    if (found.empty() && kills) found[group].kills = *kills;
+    limit = std::min(limit, limit_in(group, files));
+  }
+  if (found.empty()) return found;
+  found.begin()->second.limit = limit;
+  if (files.are_local && found.begin()->first != groups.back()) look_below(found, files);
+  for (auto& [group, events] : found) {
+    if (events.limit == kNoLimit) events.limit = 0;
   }
   return found;
 }
 
-std::optional<MemoryEvents> own_memory_events() {
+}  // namespace
+
+std::map<std::string, MemoryEvents> memory_events(std::string_view membership,
+                                                  const std::filesystem::path& root) {
+  // Memory is accounted in one hierarchy: that of version 2, unless version 1 has a group for it.
+  std::map<std::string, MemoryEvents> found;
+  for (const auto& one : read_memberships(membership)) {
+    if (one.has("memory")) return look(root / one.controllers, one.path, kVersion1);
+    if (!one.controllers.empty()) continue;
+    found = look(root, one.path, kVersion2);
+    if (found.empty()) found = look(root, one.path, kOldVersion2);
+  }
+  return found;
+}
+
+std::map<std::string, MemoryEvents> own_memory_events() {
   return memory_events(read_proc_file("/proc/self/cgroup"), "/sys/fs/cgroup");
 }
 

@@ -31,10 +31,13 @@ Result<Pipe> make_output_pipe() {
 }  // namespace
 
 std::optional<std::uint64_t> OutOfMemoryKills::take() {
-  const auto now = own_memory_events();
-  if (!now || now->kills <= taken_) return std::nullopt;
-  ++taken_;
-  return now->limit;
+  for (const auto& [group, now] : own_memory_events()) {
+    MemoryEvents& taken = taken_[group];
+    if (now.kills <= taken.kills) continue;
+    ++taken.kills;
+    return now.limit;
+  }
+  return std::nullopt;
 }
 
 Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std::string name,

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,12 +38,12 @@ namespace hvd::agent {
 // Kills for want of memory in the agent's own control group, which its workers share.
 class OutOfMemoryKills {
  public:
-  // The limit of the control group in bytes (0: no limit), if there was another kill since the last
-  // take(). Each kill explains the end of one worker.
+  // The limit of the control group in bytes (0: no limit), if there was another kill in it since
+  // the last take(). Each kill explains the end of one worker.
   std::optional<std::uint64_t> take();
 
  private:
-  std::uint64_t taken_ = own_memory_events().value_or(MemoryEvents{}).kills;
+  std::map<std::string, MemoryEvents> taken_ = own_memory_events();
 };
 
 // The parts of the agent that workers use; all of them outlive the workers.

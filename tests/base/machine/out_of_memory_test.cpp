@@ -17,11 +17,14 @@ class OutOfMemory : public testing::Test {
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path) << text << "\n";
   }
-  // Both numbers; {-1, -1}: nothing is known.
-  std::pair<long, long> events(const std::string& membership) const {
+  // Both numbers of the group itself, or of one below it; {-1, -1}: nothing is known.
+  std::pair<long, long> events(const std::string& membership, const std::string& below = "") const {
     const auto found = memory_events(membership, root());
-    if (!found) return {-1, -1};
-    return {static_cast<long>(found->kills), static_cast<long>(found->limit)};
+    for (const auto& [group, events] : found) {
+      if (!below.empty() && !group.ends_with(below)) continue;
+      return {static_cast<long>(events.kills), static_cast<long>(events.limit)};
+    }
+    return {-1, -1};
   }
   std::filesystem::path root() const { return folder_.path(); }
 
@@ -63,8 +66,31 @@ TEST_F(OutOfMemory, APathThatLeavesTheHierarchyIsTheRoot) {
   write("mounted/memory.events", "oom_kill 4");
   write("other/memory.events", "oom_kill 5");
   const auto found = memory_events("0::/../other\n", root() / "mounted");
-  ASSERT_TRUE(found);
-  EXPECT_EQ(found->kills, 4U);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found.begin()->second.kills, 4U);
+}
+
+TEST_F(OutOfMemory, GroupsBelowCountOnTheirOwn) {
+  write("memory/a/memory.oom_control", "oom_kill 2");
+  write("memory/a/memory.limit_in_bytes", "1048576");
+  write("memory/a/step/memory.oom_control", "oom_kill 1");
+  write("memory/a/step/memory.limit_in_bytes", "65536");
+  write("memory/a/step/task/memory.oom_control", "oom_kill 7");
+  EXPECT_EQ(events("4:memory:/a\n"), Pair(2, 1048576));
+  EXPECT_EQ(events("4:memory:/a\n", "/step"), Pair(1, 65536));
+  EXPECT_EQ(events("4:memory:/a\n", "/task"), Pair(7, 65536));
+  write("b/memory.events.local", "oom_kill 3");
+  write("b/memory.events", "oom_kill 5");
+  write("b/step/memory.events.local", "oom_kill 2");
+  write("b/step/memory.max", "4096");
+  EXPECT_EQ(events("0::/b\n"), Pair(3, 0));
+  EXPECT_EQ(events("0::/b\n", "/step"), Pair(2, 4096));
+}
+
+TEST_F(OutOfMemory, NothingBelowTheRootCounts) {
+  write("memory/memory.oom_control", "oom_kill 2");
+  write("memory/a/memory.oom_control", "oom_kill 1");
+  EXPECT_EQ(memory_events("4:memory:/\n", root()).size(), 1U);
 }
 
 }  // namespace
