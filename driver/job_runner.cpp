@@ -178,7 +178,7 @@ Outcome JobRunner::run() {
   for (auto& host : hosts_) host.session.reset();
   starter_.reset();
   if (Subreaper::any_child()) kill_orphans();
-  if (journal_ && journal_->is_open()) outcome_.journal = journal_->file();
+  finish_journal();
   return std::move(outcome_);
 }
 
@@ -319,10 +319,24 @@ void JobRunner::report_waiting() {
 
 void JobRunner::warn_of_journal(const Status& written) {
   if (written.ok()) return;
-  const std::string text =
-      cat("the job goes on, and its journal (--events) ends here: ", written.message());
+  const bool hangs = written.code() == Code::deadline_exceeded;
+  tell_of_journal(cat("the job goes on, and its journal (--events) ",
+                      hangs ? "waits for its file: " : "ends here: ", written.message()));
+}
+
+void JobRunner::tell_of_journal(const std::string& text) {
   if (spec_.journal->file.empty()) return observer_.on_progress(text);
   observer_.on_warning(text);
+}
+
+void JobRunner::finish_journal() {
+  if (!journal_) return;
+  warn_of_journal(journal_->flush());
+  if (const auto missing = journal_->missing(); missing > 0) {
+    tell_of_journal(cat(missing, missing == 1 ? " line" : " lines",
+                        " of the journal (--events) are not in ", journal_->file()));
+  }
+  if (journal_->is_open()) outcome_.journal = journal_->file();
 }
 
 void JobRunner::record(const Event& event, const std::vector<Action>& actions, TimePoint now) {

@@ -85,6 +85,8 @@ class JobRunner {
   void check_liveness(TimePoint now);
   void report_waiting();
   void warn_of_journal(const Status& written);
+  void tell_of_journal(const std::string& text);
+  void finish_journal();
   // Records the decisions of the job for its journal, its page and its metrics.
   void record(const Event& event, const std::vector<Action>& actions, TimePoint now);
   // How long the members took to come into the world is part of its history.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
+#include <mutex>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -60,6 +61,50 @@ std::string journal_line_of_abridgement(std::chrono::system_clock::time_point wa
   return line_of({{"abridged", true}, {"at", utc_text(wall_time)}});
 }
 
+// What the thread writes to.
+struct Journal::File {
+  File(std::string path, UniqueFd descriptor) : name(std::move(path)), fd(std::move(descriptor)) {}
+
+  // Nothing more is written after an error.
+  void fail(Status why) {
+    fd.reset();
+    const std::lock_guard lock(mutex);
+    failed = std::move(why);
+  }
+
+  void empty() {
+    struct stat about {};
+    const bool is_file = ::fstat(fd.get(), &about) == 0 && S_ISREG(about.st_mode);
+    if (is_file && ::ftruncate(fd.get(), 0) != 0) {
+      fail(Status::from_errno(cat("empty ", name), errno));
+    }
+  }
+
+  void write(std::string_view text, std::uint64_t count) {
+    while (fd && !text.empty()) {
+      const ssize_t put = ::write(fd.get(), text.data(), text.size());
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) return fail(Status::from_errno(cat("write ", name), errno));
+      text.remove_prefix(static_cast<std::size_t>(put));
+    }
+    const std::lock_guard lock(mutex);
+    if (fd) lines += count;
+  }
+
+  const std::string name;
+  UniqueFd fd;  // of the thread
+
+  std::mutex mutex;
+  Status failed;  // until it was told
+  std::uint64_t lines = 0;
+};
+
+Journal::Journal(std::string file, JournalLimits limits, UniqueFd fd)
+    : file_(std::move(file)),
+      limits_(limits),
+      to_(std::make_shared<File>(file_, std::move(fd))),
+      thread_(std::make_unique<Background>(kPatience)) {}
+
 Result<Journal> Journal::create(const std::string& file, JournalLimits limits) {
   // Nothing that reads slowly, or not at all, may hold up hvdrun.
   UniqueFd fd(::open(file.c_str(),
@@ -73,21 +118,19 @@ Result<Journal> Journal::create(const std::string& file, JournalLimits limits) {
 }
 
 Status Journal::begin(const JobIdentity& job, const JobStart& start) {
-  struct stat about {};
-  const bool is_file = ::fstat(fd_.get(), &about) == 0 && S_ISREG(about.st_mode);
-  if (is_file && ::ftruncate(fd_.get(), 0) != 0) {
-    const int error = errno;
-    fd_.reset();
-    return Status::from_errno(cat("empty ", file_), error);
-  }
+  const Status begun = thread_->add(0, [to = to_] { to->empty(); });
+  if (!begun.ok()) return end(begun.with_context(cat("write ", file_)));
   return write(journal_head(job, start), true);
 }
 
 Status Journal::step(const Event& event, const std::vector<Action>& actions,
                      const std::vector<JobHost>& hosts, TimePoint now,
                      std::chrono::system_clock::time_point wall_time) {
-  if (!fd_) return {};
   const bool quiet = is_quiet(event, actions);
+  if (!is_open_) {
+    if (!quiet) ++lines_;
+    return {};
+  }
   if (quiet && size_ >= limits_.whole) {
     if (std::exchange(abridged_, true)) return {};
     return write(journal_line_of_abridgement(wall_time), true);
@@ -96,28 +139,59 @@ Status Journal::step(const Event& event, const std::vector<Action>& actions,
 }
 
 Status Journal::write(const std::string& line, bool at_once) {
+  ++lines_;
   if (line.size() > limits_.most - std::min(size_, limits_.most)) {
-    fd_.reset();
-    return {Code::resource_exhausted,
-            cat(file_, " has reached its limit of ", limits_.most, " bytes")};
+    return end({Code::resource_exhausted,
+                cat(file_, " has reached its limit of ", limits_.most, " bytes")});
+  }
+  const std::size_t waiting = thread_->waiting() + unwritten_.size();
+  if (waiting + line.size() > kMaxWaiting) {
+    return end({Code::resource_exhausted,
+                cat("write ", file_, ": it takes nothing, and ", waiting, " bytes wait for it")});
   }
   size_ += line.size();
   unwritten_ += line;
-  if (!at_once && unwritten_.size() < kBuffer) return {};
+  ++unwritten_lines_;
+  if (at_once || unwritten_.size() >= kBuffer) hand_over();
+  return look();
+}
 
-  std::string_view rest = unwritten_;
-  while (!rest.empty()) {
-    const ssize_t written = ::write(fd_.get(), rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      const int error = errno;
-      fd_.reset();
-      return Status::from_errno(cat("write ", file_), error);
-    }
-    rest.remove_prefix(static_cast<std::size_t>(written));
+void Journal::hand_over() {
+  if (unwritten_.empty()) return;
+  const std::size_t size = unwritten_.size();
+  // The thread runs since begin().
+  (void)thread_->add(size,
+                     [to = to_, text = std::exchange(unwritten_, {}),
+                      lines = std::exchange(unwritten_lines_, 0)] { to->write(text, lines); });
+}
+
+Status Journal::look() {
+  Status failed;
+  {
+    const std::lock_guard lock(to_->mutex);
+    failed = std::exchange(to_->failed, {});
   }
-  unwritten_.clear();
-  return {};
+  if (!failed.ok()) return is_open_ ? end(std::move(failed)) : Status();
+  if (has_told_hang_ || !is_open_ || !thread_->hangs(Clock::now())) return {};
+  has_told_hang_ = true;
+  return {Code::deadline_exceeded,
+          cat("write ", file_, ": it has taken nothing for ", kPatience.count(), " s")};
+}
+
+Status Journal::end(Status why) {
+  is_open_ = false;
+  return why;
+}
+
+Status Journal::flush() {
+  if (is_open_) hand_over();
+  (void)thread_->wait();
+  return look();
+}
+
+std::uint64_t Journal::missing() const {
+  const std::lock_guard lock(to_->mutex);
+  return lines_ - to_->lines;
 }
 
 }  // namespace hvd::driver

@@ -3,18 +3,21 @@
 // says what the job begins with. Since the machine is pure, the file holds all of the job:
 // driver/journal/replay.h goes through it again. docs/events.md describes it.
 //
-// For one thread. A line is given to the system at once, unless it only says that time passes or
-// that an agent lives, and no decision came out of it: such lines wait for the next other one, or
-// for their buffer to be full.
+// For one thread, which never waits for the file: another one writes it (base/background.h). A line
+// is given to that thread at once, unless it only says that time passes or that an agent lives, and
+// no decision came out of it: such lines wait for the next other one, or for their buffer to be
+// full.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/background.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "driver/job/job_identity.h"
@@ -47,6 +50,11 @@ std::string journal_line_of_abridgement(std::chrono::system_clock::time_point wa
 
 class Journal {
  public:
+  // Of lines that the file has not taken yet; the journal ends when they are more.
+  static constexpr std::size_t kMaxWaiting = std::size_t{8} << 20;
+  // A write that takes longer hangs.
+  static constexpr std::chrono::seconds kPatience{5};
+
   // A new file can be read by its user alone. A file that exists is locked, and emptied when the
   // journal begins; failed_precondition: another journal is being written to it. Each error names
   // the file.
@@ -54,26 +62,40 @@ class Journal {
 
   const std::string& file() const { return file_; }
   // It has not ended early.
-  bool is_open() const { return static_cast<bool>(fd_); }
+  bool is_open() const { return is_open_; }
 
   // After an error, which says what is wrong with the file, nothing more is written: a journal with
-  // a gap would tell of another job. All later calls are ok.
+  // a gap would tell of another job. The error may come from an earlier call, and is returned once.
+  // deadline_exceeded: the file hangs, and the journal goes on as soon as it does not; once, too.
   Status begin(const JobIdentity& job, const JobStart& start);
   Status step(const Event& event, const std::vector<Action>& actions,
               const std::vector<JobHost>& hosts, TimePoint now,
               std::chrono::system_clock::time_point wall_time);
+  // Waits until the file has all lines, or hangs.
+  Status flush();
+  // Lines that the file has not got, so far.
+  std::uint64_t missing() const;
 
  private:
-  Journal(std::string file, JournalLimits limits, UniqueFd fd)
-      : file_(std::move(file)), limits_(limits), fd_(std::move(fd)) {}
+  struct File;
+  Journal(std::string file, JournalLimits limits, UniqueFd fd);
   Status write(const std::string& line, bool at_once);
+  void hand_over();
+  // What the thread has to say of the file.
+  Status look();
+  Status end(Status why);
 
   std::string file_;
   JournalLimits limits_;
   std::uint64_t size_ = 0;  // of all lines
   bool abridged_ = false;
-  UniqueFd fd_;
+  bool is_open_ = true;
+  bool has_told_hang_ = false;
   std::string unwritten_;
+  std::uint64_t lines_ = 0;            // of the job, whether written or not
+  std::uint64_t unwritten_lines_ = 0;  // in unwritten_
+  std::shared_ptr<File> to_;           // shared with the thread
+  std::unique_ptr<Background> thread_;
 };
 
 }  // namespace hvd::driver

@@ -1,5 +1,6 @@
 hvd_test(hvd_base_test
   base/protocol/agent_link_test.cpp
+  base/background_test.cpp
   base/machine/bulk_copy_test.cpp
   base/checksum_test.cpp
   base/machine/child_process_test.cpp

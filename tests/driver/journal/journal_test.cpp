@@ -322,11 +322,13 @@ TEST_F(JournalFile, IsTheUsersAloneAndReplacesAnOlderOne) {
   const JobStart start;
   EXPECT_TRUE(journal->begin({.id = "a0"}, start).ok());
   EXPECT_EQ(content(), journal_head({.id = "a0"}, start));
+  EXPECT_TRUE(journal->flush().ok());
   // Quiet steps wait for one that is not.
   EXPECT_TRUE(journal->step(event::Tick{}, {}, {}, {}, {}).ok());
   EXPECT_EQ(content(), journal_head({.id = "a0"}, start));
   EXPECT_TRUE(journal->step(event::Begin{}, {}, {}, {}, {}).ok());
   EXPECT_EQ(content(), journal_head({.id = "a0"}, start) +
+  EXPECT_TRUE(journal->flush().ok());
                            journal_line(event::Tick{}, {}, {}, {}, {}) +
                            journal_line(event::Begin{}, {}, {}, {}, {}));
 }
@@ -346,6 +348,7 @@ TEST_F(JournalFile, IsLeftAloneWhileAnotherHvdrunWritesIt) {
   EXPECT_EQ(content(), journal_head({.id = "a0"}, {}));
   ASSERT_TRUE(third->begin({.id = "b1"}, {}).ok());
   EXPECT_EQ(content(), journal_head({.id = "b1"}, {}));
+  ASSERT_TRUE(third->flush().ok());
 }
 
 // Nobody reads at first, and later too slowly.
@@ -361,6 +364,7 @@ TEST_F(JournalFile, MayBeAPipeAndNeverHoldsUpHvdrun) {
     written = journal->step(event::Begin{}, {}, {}, {}, {});
   }
   EXPECT_FALSE(written.ok());
+  if (written.ok()) written = journal->flush();
 }
 
 TEST_F(JournalFile, IsNamedInTheErrorIfItCannotBeCreated) {
@@ -373,11 +377,15 @@ TEST_F(JournalFile, IsNamedInTheErrorIfItCannotBeCreated) {
 TEST_F(JournalFile, EndsWhereItCannotGrow) {
   auto journal = Journal::create("/dev/full");
   ASSERT_TRUE(journal.ok()) << journal.status().to_string();
-  const Status begun = journal->begin({.id = "a0"}, {});
-  EXPECT_EQ(begun.code(), Status::from_errno("", ENOSPC).code());
-  EXPECT_NE(begun.message().find("/dev/full"), std::string::npos);
+  Status failed = journal->begin({.id = "a0"}, {});
+  if (failed.ok()) failed = journal->flush();
+  EXPECT_EQ(failed.code(), Status::from_errno("", ENOSPC).code());
+  EXPECT_NE(failed.message().find("/dev/full"), std::string::npos);
   EXPECT_TRUE(journal->step(event::Begin{}, {}, {}, {}, {}).ok());
 }
+  EXPECT_TRUE(journal->flush().ok());
+  EXPECT_FALSE(journal->is_open());
+  EXPECT_EQ(journal->missing(), 2U);
 
 TEST_F(JournalFile, IsAbridgedFromASizeOn) {
   const std::string head = journal_head({.id = "a0"}, {});
@@ -394,6 +402,8 @@ TEST_F(JournalFile, IsAbridgedFromASizeOn) {
   happens(event::Heard{1});
   expected += journal_line_of_abridgement({}) + happens(event::Begin{});
   EXPECT_EQ(content(), expected);
+  ASSERT_TRUE(journal->flush().ok());
+  EXPECT_EQ(journal->missing(), 0U);
 
   std::istringstream in(expected);
   const auto replayed = replay(in);
@@ -414,6 +424,8 @@ TEST_F(JournalFile, EndsBeforeItIsLargerThanItMayBe) {
   EXPECT_TRUE(journal->step(event::Begin{}, {}, {}, {}, {}).ok()) << "the error is told once";
   EXPECT_FALSE(journal->is_open());
   EXPECT_EQ(content(), head + line);
+  ASSERT_TRUE(journal->flush().ok());
+  EXPECT_EQ(journal->missing(), 2U) << "one too many, and one after the end";
 }
 
 class KeptJournals : public testing::Test {
