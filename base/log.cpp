@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/fork_lock.h"
+#include "base/log_sink.h"
 #include "base/printable.h"
 
 namespace hvd {
@@ -27,6 +28,11 @@ std::mutex& options_mutex() {
 
 LogOptions& options() {
   static auto* const kept = new LogOptions;  // outlives every static that may still log
+  return *kept;
+}
+
+std::function<void(std::string)>& sink() {
+  static auto* const kept = new std::function<void(std::string)>;
   return *kept;
 }
 
@@ -62,6 +68,11 @@ void set_log_options(LogOptions new_options) {
   options() = std::move(new_options);
 }
 
+void set_log_sink(std::function<void(std::string)> new_sink) {
+  const std::lock_guard lock(options_mutex);
+  sink() = std::move(new_sink);
+}
+
 bool log_enabled(LogLevel level) { return level >= current_level.load(std::memory_order_relaxed); }
 
 void log_line(LogLevel level, std::string_view message) {
@@ -74,6 +85,7 @@ void log_line(LogLevel level, std::string_view message) {
       .append(printable_lines(message))
       .append("\n");
   lock.unlock();  // whoever reads may take its time
+  if (sink() && level < LogLevel::fatal) return sink()(std::move(line));
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

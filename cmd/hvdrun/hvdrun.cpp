@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -14,9 +15,11 @@
 
 #include "base/knobs.h"
 #include "base/log.h"
+#include "base/log_sink.h"
 #include "base/other_launcher.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "base/time_text.h"
 #include "base/wrapper.h"
 #include "cmd/hvdrun/agent_relay.h"
 #include "cmd/hvdrun/config_file.h"
@@ -63,32 +66,36 @@ int print_and_end(std::string_view text) {
   return status.ok() ? 0 : fail(status);
 }
 
-// The first failure of hvdrun's own output while a job runs. It ends the job as SIGTERM would,
-// since nobody could follow a job without output. A terminal that is closed is no failure, but the
-// same request as the SIGHUP that comes with it, before or after. Any thread may report.
+// What ends the job because of hvdrun's own output, as SIGTERM would: its reader is gone, or the
+// files of --output-filename cannot be made before the job begins. A terminal that is closed is the
+// same request as the SIGHUP that comes with it, before or after. A file that cannot be written
+// ends no job: it only observes it. Any thread may report.
 class OutputFailure {
  public:
-  void report(const Status& why, WriteFailure kind) {
-    if (kind == WriteFailure::hung_up) return stop_.make(SIGHUP);
-    {
-      const std::lock_guard lock(mutex_);
-      if (why_) return;
-      why_ = why;
-      broken_pipe_ = kind == WriteFailure::broken_pipe;
-    }
-    stop_.make();
-  }
+  void hung_up() { stop_.make(SIGHUP); }
+  void broken_pipe(const Status& why) { report(why, true); }
+  void no_files(const Status& why) { report(why, false); }
   driver::StopRequest& stop() { return stop_; }
   std::optional<Status> why() const {
     const std::lock_guard lock(mutex_);
     return why_;
   }
-  bool broken_pipe() const {
+  bool is_broken_pipe() const {
     const std::lock_guard lock(mutex_);
     return broken_pipe_;
   }
 
  private:
+  void report(const Status& why, bool is_broken_pipe) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (why_) return;
+      why_ = why;
+      broken_pipe_ = is_broken_pipe;
+    }
+    stop_.make();
+  }
+
   mutable std::mutex mutex_;
   std::optional<Status> why_;
   bool broken_pipe_ = false;
@@ -124,27 +131,63 @@ void ask_for_requeue(const std::string& slurm_job, JobOutput& output) {
               false);
 }
 
+// While it lives, lines of hvdrun's log go the way of its other lines: stderr may be a file that
+// hangs.
+class LogToConsole {
+ public:
+  explicit LogToConsole(StreamWriter& error) {
+    set_log_sink([&error](std::string line) { error.write(std::move(line)); });
+  }
+  ~LogToConsole() { set_log_sink({}); }
+  LogToConsole(const LogToConsole&) = delete;
+  LogToConsole& operator=(const LogToConsole&) = delete;
+};
+
+// Warnings of files that only observe the job, which goes on without them.
+RankFilesOptions rank_files_options(StreamWriter& error, std::chrono::milliseconds stall_timeout) {
+  const auto warn = [&error](const std::string& text) {
+    error.write(cat("hvdrun: warning: ", printable_lines(text), "\n"));
+  };
+  RankFilesOptions options;
+  options.stall_timeout = stall_timeout;
+  options.on_failure = [warn](const Status& why) {
+    warn(cat("the job goes on, and the files of --output-filename end here: ", why.message()));
+  };
+  options.on_stalled = [warn, stall_timeout](const std::string& file) {
+    warn(cat("the job goes on: ", file, " has taken nothing for ", seconds_text(stall_timeout),
+             ", and output is left out of the files of --output-filename until it does"));
+  };
+  options.on_resumed = [warn](std::uint64_t bytes) {
+    warn(cat(with_thousands(bytes), " bytes of output are not in the files of --output-filename"));
+  };
+  return options;
+}
+
 int run_job(const JobSetup& setup) {
   // If the reader of the output has gone, or a file may not grow (ulimit -f), the write reports it.
   for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
   OutputFailure failure;
+  Console console(STDOUT_FILENO, STDERR_FILENO, setup.output.stall_timeout,
+                  [&failure](const Status& why, WriteFailure kind) {
+                    if (kind == WriteFailure::hung_up) failure.hung_up();
+                    if (kind == WriteFailure::broken_pipe) failure.broken_pipe(why);
+                  });
+
+  const LogToConsole log(console.error());
 
   std::unique_ptr<RankFiles> files;
   if (!setup.output.directory.empty()) {
-    auto opened = RankFiles::open(
-        setup.output.directory, setup.spec.elastic ? 0 : setup.workers(),
-        [&failure](const Status& why) { failure.report(why, WriteFailure::other); });
+    auto opened = RankFiles::open(setup.output.directory, setup.spec.elastic ? 0 : setup.workers(),
+                                  rank_files_options(console.error(), setup.output.stall_timeout));
     if (!opened.ok()) return fail(opened.status());
     files = std::move(*opened);
   }
-
-  Console console(STDOUT_FILENO, STDERR_FILENO, setup.output.stall_timeout,
-                  [&failure](const Status& why, WriteFailure kind) { failure.report(why, kind); });
   JobOutput output(console, files.get(),
                    {.tagged = setup.output.tagged, .timestamp = setup.output.timestamp},
                    setup.output.verbose, setup.spec.elastic.has_value(),
                    [&failure] { return failure.why().has_value(); });
   output.show_only(setup.output.local_ranks);
+  output.on_files_not_made([&failure](const Status& why) { failure.no_files(why); });
 
   const driver::Outcome outcome = driver::run_job(setup.spec, output, &failure.stop());
   // From here on a signal ends hvdrun at once, since all processes of the job are gone.
@@ -158,10 +201,15 @@ int run_job(const JobSetup& setup) {
   const TimePoint limit = Clock::now() + setup.output.stall_timeout;
   const bool is_interrupted = ended_by_signal(outcome.exit_code);
   console.out().drain(is_interrupted || failure.why() ? limit : kNever);
-  if (files) files->drain();
+  if (files) {
+    if (const auto lost = files->drain(); lost > 0) {
+      output.on_warning(cat("the last ", with_thousands(lost),
+                            " bytes of output are not in the files of --output-filename"));
+    }
+  }
 
   const auto why = failure.why();
-  if (why && !failure.broken_pipe()) {
+  if (why && !failure.is_broken_pipe()) {
     output.show(cat("hvdrun: the job was ended: ", printable_lines(why->message()), "\n"), true);
   } else if (!why) {
     const bool was_shown = console.error_is_terminal() && outcome.failure &&
@@ -176,7 +224,7 @@ int run_job(const JobSetup& setup) {
                 false);
   }
   console.finish(is_interrupted || why ? limit : kNever);
-  if (why) return failure.broken_pipe() ? kExitBrokenPipe : kExitFailure;
+  if (why) return failure.is_broken_pipe() ? kExitBrokenPipe : kExitFailure;
   return outcome.exit_code;
 }
 

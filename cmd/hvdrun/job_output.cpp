@@ -77,7 +77,15 @@ Console::Console(int out, int error, std::chrono::milliseconds stall_timeout,
   StreamWriterOptions options;
   options.name = "standard output";
   options.stall_timeout = stall_timeout;
-  options.on_failure = std::move(on_failure);
+  options.on_failure = [this, on_failure = std::move(on_failure)](const Status& why,
+                                                                  WriteFailure kind) {
+    if (kind == WriteFailure::other && !same_) {
+      this->error().write(
+          cat("hvdrun: warning: the job goes on, and its output is lost from here on: ",
+              printable_lines(why.message()), "\n"));
+    }
+    if (on_failure) on_failure(why, kind);
+  };
   options.on_resumed = [this, notice](std::uint64_t bytes) {
     this->error().write(notice("standard output", bytes));
   };
@@ -158,7 +166,10 @@ void JobOutput::show(std::string_view lines, bool is_error) {
 
 void JobOutput::on_plan(const WorldDocument& world) {
   warn_if_all_are_hidden(world);
-  if (files_ != nullptr) files_->set_size(static_cast<int>(world.members.size()));
+  if (files_ != nullptr) {
+    const Status made = files_->set_size(static_cast<int>(world.members.size()));
+    if (!made.ok() && on_files_not_made_) on_files_not_made_(made);
+  }
   if (verbose_) say_places(world);
 }
 

@@ -28,7 +28,8 @@ namespace hvd::cli {
 // that lines keep their order and never mix.
 class Console {
  public:
-  // `on_failure` is called when standard output cannot be written any more.
+  // `on_failure` is called when standard output cannot be written any more. What it was meant to
+  // get is lost from then on; unless its reader is gone, standard error says so.
   Console(int out, int error, std::chrono::milliseconds stall_timeout,
           std::function<void(const Status&, WriteFailure)> on_failure);
 
@@ -69,6 +70,10 @@ class JobOutput : public driver::Observer {
   // Shows only the workers of these local ranks, and those that have no rank yet; files get the
   // output of all. Empty: shows all.
   void show_only(std::set<int> local_ranks) { shown_local_ranks_ = std::move(local_ranks); }
+  // Called when the ranks are known, and their files cannot be made.
+  void on_files_not_made(std::function<void(const Status& why)> callback) {
+    on_files_not_made_ = std::move(callback);
+  }
 
   void on_plan(const WorldDocument& world) override;
   void on_world(const WorldDocument& world, std::string_view why) override;
@@ -116,6 +121,7 @@ class JobOutput : public driver::Observer {
   bool verbose_;
   bool elastic_;
   std::function<bool()> ends_by_itself_;
+  std::function<void(const Status& why)> on_files_not_made_;
   std::set<int> shown_local_ranks_;
   bool has_warned_ = false;  // that none of them is in the world
   std::map<Key, Prefixer> prefixers_;

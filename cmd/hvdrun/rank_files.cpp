@@ -1,13 +1,18 @@
 #include "cmd/hvdrun/rank_files.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <deque>
 #include <fcntl.h>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 
 #include "base/socket.h"
 #include "base/text.h"
+#include "base/unique_fd.h"
 
 namespace hvd::cli {
 
@@ -24,54 +29,106 @@ std::string rank_folder(int rank, int size) {
   return cat("rank.", std::string(width - std::min(width, number.size()), '0'), number);
 }
 
+// What the thread that writes has. Of each file only that thread uses the descriptor, from the
+// first write on.
+struct RankFiles::Files {
+  struct File {
+    std::string path;
+    UniqueFd fd;
+  };
+
+  // With its folder.
+  static Status open(File& file) {
+    HVD_RETURN_IF_ERROR(make_folder(std::filesystem::path(file.path).parent_path()));
+    // O_NONBLOCK: opening a named pipe must not block until it has a reader.
+    file.fd.reset(::open(file.path.c_str(),
+                         O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666));
+    if (!file.fd) return Status::from_errno(cat("--output-filename: open ", file.path), errno);
+    // Writing may block: that is what the writing thread is for.
+    return set_nonblocking(file.fd.get(), false);
+  }
+
+  static Status write_all(File& file, std::string_view bytes) {
+    if (!file.fd) HVD_RETURN_IF_ERROR(open(file));
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(file.fd.get(), bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return Status::from_errno("write " + file.path, errno);
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    }
+    return {};
+  }
+
+  void write(File& file, std::string_view bytes) {
+    {
+      const std::lock_guard lock(mutex);
+      if (failed) return;
+      in_progress = file.path;
+    }
+    const Status written = write_all(file, bytes);
+    const std::lock_guard lock(mutex);
+    const auto resumed = std::exchange(left_out, 0);
+    is_stalled = false;
+    if (resumed > 0 && options.on_resumed) options.on_resumed(resumed);
+    if (written.ok()) return;
+    failed = true;
+    if (options.on_failure) options.on_failure(written);
+  }
+
+  // stdout of rank 0, stderr of rank 0, stdout of rank 1, ... They stay where they are.
+  std::deque<File> all;
+
+  std::mutex mutex;
+  RankFilesOptions options;  // without callbacks from the end of RankFiles on
+  std::string in_progress;
+  bool failed = false;
+  bool is_stalled = false;
+  std::uint64_t left_out = 0;  // bytes, while they are stalled
+};
+
 Result<std::unique_ptr<RankFiles>> RankFiles::open(const std::string& directory, int size,
-                                                   std::function<void(const Status&)> on_failure) {
-  std::unique_ptr<RankFiles> files(new RankFiles(directory, std::move(on_failure)));
+                                                   RankFilesOptions options) {
+  std::unique_ptr<RankFiles> files(new RankFiles(directory, std::move(options)));
   if (size == 0) HVD_RETURN_IF_ERROR(make_folder(directory));
   HVD_RETURN_IF_ERROR(files->make_files(size));
-  const Status started = files->threads_.start([&self = *files] { self.run(); });
+  Status started = files->threads_.start([&self = *files] { self.watch(); });
+  // The thread that writes begins now, or never.
+  if (started.ok()) started = files->writer_.add(0, [] {});
   HVD_RETURN_IF_ERROR(started.with_context("--output-filename: write the files"));
   return files;
 }
 
-void RankFiles::set_size(int size) {
-  Status status;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!files_.empty()) return;
-    status = make_files(size);
-    failed_ = !status.ok();
-  }
-  if (!status.ok() && on_failure_) on_failure_(status);
+Status RankFiles::set_size(int size) {
+  const std::lock_guard lock(mutex_);
+  return files_->all.empty() ? make_files(size) : Status();
 }
 
 Status RankFiles::make_files(int size) {
   for (int rank = 0; rank < size; ++rank) {
     const std::string folder = cat(directory_, "/", rank_folder(rank, size));
     for (const char* const name : {"stdout", "stderr"}) {
-      File file{cat(folder, "/", name), {}};
-      HVD_RETURN_IF_ERROR(open_file(file));
-      files_.push_back(std::move(file));
+      Files::File file{cat(folder, "/", name), {}};
+      HVD_RETURN_IF_ERROR(Files::open(file));
+      files_->all.push_back(std::move(file));
     }
   }
   return {};
 }
 
-// With its folder.
-Status RankFiles::open_file(File& file) {
-  HVD_RETURN_IF_ERROR(make_folder(std::filesystem::path(file.path).parent_path()));
-  // O_NONBLOCK: opening a named pipe must not block until it has a reader.
-  file.fd.reset(::open(file.path.c_str(),
-                       O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666));
-  if (!file.fd) return Status::from_errno(cat("--output-filename: open ", file.path), errno);
-  // Writing may block: that is what the writing thread is for.
-  return set_nonblocking(file.fd.get(), false);
+RankFiles::RankFiles(std::string directory, RankFilesOptions options)
+    : directory_(std::move(directory)),
+      stall_timeout_(options.stall_timeout),
+      files_(std::make_shared<Files>()),
+      writer_(options.stall_timeout) {
+  files_->options = std::move(options);
 }
 
-RankFiles::RankFiles(std::string directory, std::function<void(const Status&)> on_failure)
-    : directory_(std::move(directory)), on_failure_(std::move(on_failure)) {}
-
 RankFiles::~RankFiles() {
+  (void)writer_.finish();
+  {
+    const std::lock_guard lock(files_->mutex);
+    files_->options = {};
+  }
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -89,68 +146,60 @@ void RankFiles::write(int rank, bool error_stream, std::string bytes, Credit cre
 void RankFiles::write(const std::string& folder, bool error_stream, std::string bytes,
                       Credit credit) {
   const std::lock_guard lock(mutex_);
-  const auto [found, is_new] = folders_.emplace(folder, files_.size());
+  const auto [found, is_new] = folders_.emplace(folder, files_->all.size());
   if (is_new) {
     for (const char* const name : {"stdout", "stderr"}) {
-      files_.push_back({cat(directory_, "/", folder, "/", name), {}});
+      files_->all.push_back({cat(directory_, "/", folder, "/", name), {}});
     }
   }
   queue(found->second + (error_stream ? 1 : 0), std::move(bytes), std::move(credit));
 }
 
 void RankFiles::queue(std::size_t file, std::string bytes, Credit credit) {
-  if (failed_ || bytes.empty() || file >= files_.size()) return;
-  waiting_ += bytes.size();
-  if (waiting_ <= kLimit) credit.reset();
-  queue_.push_back({file, std::move(bytes), std::move(credit)});
+  if (bytes.empty() || file >= files_->all.size()) return;
+  {
+    const std::lock_guard lock(files_->mutex);
+    if (files_->failed) return;
+    if (files_->is_stalled) {
+      files_->left_out += bytes.size();
+      return;
+    }
+  }
+  const std::size_t size = bytes.size();
+  if (writer_.waiting() + size <= kLimit) credit.reset();
+  (void)writer_.add(size, [files = files_, &to = files_->all[file], bytes = std::move(bytes),
+                           credit = std::move(credit)] { files->write(to, bytes); });
   changed_.notify_all();
 }
 
-void RankFiles::drain() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return queue_.empty(); });
+std::uint64_t RankFiles::drain() {
+  const bool is_done = writer_.wait();
+  const std::size_t waiting = is_done ? 0 : writer_.waiting();
+  const std::lock_guard lock(files_->mutex);
+  return files_->left_out + waiting;
 }
 
-void RankFiles::run() {
+void RankFiles::watch() {
+  constexpr int kLooks = 4;  // in each stall_timeout_
   std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    const Item& front = queue_.front();  // only this thread removes it
-    File& file = files_[front.file];     // and opens it
-    lock.unlock();
-    const Status status = write_all(file, front.bytes);
-    // The failure is reported before the queue is empty, so that drain() returns after it.
-    if (!status.ok() && on_failure_) on_failure_(status);
-    lock.lock();
-
-    std::deque<Item> done;
-    if (status.ok()) {
-      waiting_ -= front.bytes.size();
-      done.push_back(std::move(queue_.front()));
-      queue_.pop_front();
-    } else {
-      failed_ = true;
-      waiting_ = 0;
-      done.swap(queue_);
+  while (!stopping_) {
+    if (writer_.waiting() <= kLimit) {
+      changed_.wait(lock);
+      continue;
+    }
+    changed_.wait_for(lock, stall_timeout_ / kLooks);
+    if (stopping_ || writer_.waiting() <= kLimit || !writer_.hangs(Clock::now())) continue;
+    {
+      const std::lock_guard files_lock(files_->mutex);
+      files_->is_stalled = true;
+      if (files_->options.on_stalled) files_->options.on_stalled(files_->in_progress);
     }
     lock.unlock();
-    done.clear();  // releasing credits runs callbacks
+    const std::size_t dropped = writer_.drop();  // releasing credits runs callbacks
     lock.lock();
-    changed_.notify_all();
+    const std::lock_guard files_lock(files_->mutex);
+    files_->left_out += dropped;
   }
-}
-
-Status RankFiles::write_all(File& file, const std::string& bytes) {
-  if (!file.fd) HVD_RETURN_IF_ERROR(open_file(file));
-  std::size_t offset = 0;
-  while (offset < bytes.size()) {
-    const ssize_t written = ::write(file.fd.get(), bytes.data() + offset, bytes.size() - offset);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Status::from_errno("write " + file.path, errno);
-    offset += static_cast<std::size_t>(written);
-  }
-  return {};
 }
 
 }  // namespace hvd::cli

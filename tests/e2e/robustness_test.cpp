@@ -101,12 +101,12 @@ TEST_F(RobustnessTest, ASmallStackIsEnoughForTheAgent) {
   EXPECT_EQ(end.code, 0) << end.err;
 }
 
-TEST_F(RobustnessTest, AFullDiskIsAnErrorThatNamesTheFile) {
+TEST_F(RobustnessTest, AFullDiskIsAWarningThatNamesTheFile) {
   const auto folder = directory() / "logs";
   std::filesystem::create_directories(folder / "rank.0");
   std::filesystem::create_symlink("/dev/full", folder / "rank.0" / "stdout");
   const ExitStatus end = run_job({"--output-filename", folder, "-np", "1", "sh", "-c", "echo one"});
-  EXPECT_NE(end.code, 0);
+  EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_NE(end.err.find((folder / "rank.0" / "stdout").string()), std::string::npos) << end.err;
   EXPECT_NE(end.err.find("No space left on device"), std::string::npos) << end.err;
 }

@@ -269,7 +269,7 @@ TEST(JobOutput, EachStreamGoesToItsOwnWithThePrefixOfItsRank) {
 
 TEST(JobOutput, ShowsOnlyTheLocalRanksThatAreAskedFor) {
   const test::TemporaryDirectory directory;
-  auto files = RankFiles::open(directory.path().string(), 3, nullptr);
+  auto files = RankFiles::open(directory.path().string(), 3, {});
   ASSERT_TRUE(files.ok());
   Job job({}, files->get());
   job.output.show_only({1});
@@ -385,7 +385,7 @@ TEST(JobOutput, NoticesBeforeAPauseAreWrittenWhenThePauseBegins) {
 
 TEST(JobOutput, WritesTheFilesBesideTheConsole) {
   const test::TemporaryDirectory directory;
-  auto files = RankFiles::open(directory.path().string(), 1, nullptr);
+  auto files = RankFiles::open(directory.path().string(), 1, {});
   ASSERT_TRUE(files.ok());
   Job job({}, files->get());
   const WorkerView zero{.rank = 0, .host = "a", .slot = 0, .incarnation = 1, .pid = 10};

@@ -1,8 +1,10 @@
 #include "cmd/hvdrun/rank_files.h"
 
 #include <atomic>
+#include <csignal>
 #include <fcntl.h>
 #include <filesystem>
+#include <future>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +16,12 @@
 
 namespace hvd::cli {
 namespace {
+
+RankFilesOptions must_not_fail() {
+  RankFilesOptions options;
+  options.on_failure = [](const Status& why) { FAIL() << why.message(); };
+  return options;
+}
 
 TEST(RankFiles, ARankIsPaddedToTheWidthOfTheHighest) {
   EXPECT_EQ(rank_folder(0, 1), "rank.0");
@@ -39,7 +47,7 @@ TEST(RankFiles, EachStreamOfEachRankHasAFileWithItsBytes) {
   const std::string bytes("no\0line\xff end", 12);
   std::atomic<int> released = 0;
   {
-    auto files = RankFiles::open(where, 11, [](const Status& why) { FAIL() << why.message(); });
+    auto files = RankFiles::open(where, 11, must_not_fail());
     ASSERT_TRUE(files.ok()) << files.status().message();
     (*files)->write(0, false, "zero\n", make_credit([&] { ++released; }));
     (*files)->write(10, true, bytes, make_credit([&] { ++released; }));
@@ -59,8 +67,9 @@ TEST(RankFiles, AFullDiskIsReportedOnceWithTheFilesNameAndLosesNoCredit) {
   std::filesystem::create_symlink("/dev/full", directory.path() / "rank.0/stdout");
   std::vector<std::string> failures;
   std::atomic<int> released = 0;
-  auto files = RankFiles::open(directory.path().string(), 1,
-                               [&](const Status& why) { failures.push_back(why.message()); });
+  RankFilesOptions options;
+  options.on_failure = [&](const Status& why) { failures.push_back(why.message()); };
+  auto files = RankFiles::open(directory.path().string(), 1, options);
   ASSERT_TRUE(files.ok()) << files.status().message();
   for (int i = 0; i < 10; ++i) {
     (*files)->write(0, false, std::string(3'000'000, 'x'), make_credit([&] { ++released; }));
@@ -79,7 +88,7 @@ TEST(RankFiles, APipeWithoutAReaderIsAnErrorAndOneThatIsReadGetsAll) {
   std::filesystem::create_directory(directory.path() / "rank.0");
   const std::string pipe = directory.path() / "rank.0/stdout";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  const auto refused = RankFiles::open(directory.path(), 1, nullptr);
+  const auto refused = RankFiles::open(directory.path(), 1, {});
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.status().message().find("rank.0/stdout: No such device or address"),
             std::string::npos)
@@ -90,8 +99,7 @@ TEST(RankFiles, APipeWithoutAReaderIsAnErrorAndOneThatIsReadGetsAll) {
   const std::string bytes(1'000'000, 'x');  // more than a pipe holds
   std::string read;
   {
-    auto files =
-        RankFiles::open(directory.path(), 1, [](const Status& why) { FAIL() << why.message(); });
+    auto files = RankFiles::open(directory.path(), 1, must_not_fail());
     ASSERT_TRUE(files.ok()) << files.status().message();
     (*files)->write(0, false, bytes, {});
     ASSERT_TRUE(set_nonblocking(reader.get(), false).ok());
@@ -105,10 +113,66 @@ TEST(RankFiles, APipeWithoutAReaderIsAnErrorAndOneThatIsReadGetsAll) {
   EXPECT_EQ(read, bytes);
 }
 
+// As a file system that does not answer: the workers do not wait for it for ever.
+TEST(RankFiles, AFileThatTakesNothingLosesOutputThatIsCountedAndNoCredit) {
+  const test::TemporaryDirectory directory;
+  std::filesystem::create_directory(directory.path() / "rank.0");
+  const std::string pipe = directory.path() / "rank.0/stdout";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const UniqueFd reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(reader);
+
+  std::promise<std::string> stalled;
+  std::promise<std::uint64_t> resumed;
+  RankFilesOptions options = must_not_fail();
+  options.stall_timeout = std::chrono::milliseconds(100);
+  options.on_stalled = [&](const std::string& file) { stalled.set_value(file); };
+  options.on_resumed = [&](std::uint64_t left_out) { resumed.set_value(left_out); };
+  std::atomic<int> released = 0;
+  auto files = RankFiles::open(directory.path(), 1, options);
+  ASSERT_TRUE(files.ok()) << files.status().message();
+  constexpr std::uint64_t kPiece = 3'000'000;
+  for (int i = 0; i < 4; ++i) {
+    (*files)->write(0, false, std::string(kPiece, 'x'), make_credit([&] { ++released; }));
+  }
+  EXPECT_EQ(stalled.get_future().get(), pipe);
+  EXPECT_EQ((*files)->drain(), 4 * kPiece) << "none of it is known to be there";
+  EXPECT_EQ(released, 4);
+  (*files)->write(0, false, std::string(7, 'y'), {});
+
+  std::string read(65'536, '\0');
+  auto left_out = resumed.get_future();
+  while (left_out.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+    (void)::read(reader.get(), read.data(), read.size());
+  }
+  EXPECT_EQ(left_out.get(), 3 * kPiece + 7);
+}
+
+TEST(RankFiles, TheEndDoesNotWaitForAFileThatTakesNothing) {
+  const test::TemporaryDirectory directory;
+  std::filesystem::create_directory(directory.path() / "rank.0");
+  const std::string pipe = directory.path() / "rank.0/stdout";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  UniqueFd reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(reader);
+  RankFilesOptions options;
+  options.stall_timeout = std::chrono::milliseconds(100);
+  {
+    auto files = RankFiles::open(directory.path(), 1, options);
+    ASSERT_TRUE(files.ok()) << files.status().message();
+    (*files)->write(0, false, std::string(1'000'000, 'x'), {});
+    EXPECT_EQ((*files)->drain(), 1'000'000U);
+  }
+  // The thread that was left behind ends with an error, of which nobody hears.
+  const auto ignored = ::signal(SIGPIPE, SIG_IGN);
+  reader.reset();
+  ::signal(SIGPIPE, ignored);
+}
+
 TEST(RankFiles, AFolderThatCannotBeMadeIsNamed) {
   const test::TemporaryDirectory directory;
   directory.file("taken", "");
-  const auto files = RankFiles::open((directory.path() / "taken/logs").string(), 1, nullptr);
+  const auto files = RankFiles::open((directory.path() / "taken/logs").string(), 1, {});
   ASSERT_FALSE(files.ok());
   EXPECT_NE(files.status().message().find("taken/logs/rank.0: Not a directory"), std::string::npos)
       << files.status().message();
