@@ -69,7 +69,7 @@ void set_log_options(LogOptions new_options) {
 }
 
 void set_log_sink(std::function<void(std::string)> new_sink) {
-  const std::lock_guard lock(options_mutex);
+  const std::lock_guard lock(options_mutex());
   sink() = std::move(new_sink);
 }
 
@@ -84,8 +84,9 @@ void log_line(LogLevel level, std::string_view message) {
       .append("] ")
       .append(printable_lines(message))
       .append("\n");
+  const auto to = sink();
   lock.unlock();  // whoever reads may take its time
-  if (sink() && level < LogLevel::fatal) return sink()(std::move(line));
+  if (to && level < LogLevel::fatal) return to(std::move(line));
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
