@@ -60,7 +60,7 @@ Controller::Controller(const WorldSpec& spec, const ProcessSets& sets, Poller& p
 }
 
 Status Controller::open() {
-  if (tuning_) HVD_RETURN_IF_ERROR(tuning_->open());
+  if (tuning_) HVD_RETURN_IF_ERROR(tuning_->open(spec_.under_way));
   if (spec_.config.dump_requests >= 0) poller_.watch(spec_.config.dump_requests);
   if (spec_.interrupt) poller_.watch(spec_.interrupt->descriptor());
   return links_.open();

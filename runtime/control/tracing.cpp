@@ -12,14 +12,35 @@ namespace hvd::runtime::trace {
 
 // --- from any thread ---------------------------------------------------------------------------
 
-Status Tracing::start_timeline(const std::string& path, bool mark_cycles) {
-  const std::lock_guard lock(mutex_);
-  if (writer_) {
-    return {Code::failed_precondition, "start_timeline: a timeline is already being recorded"};
+Status Tracing::open() {
+  const Config& config = spec_.config;
+  // Nobody waits for the directory of a job that is under way: a report that cannot be written says
+  // so.
+  if (!spec_.under_way && !config.flight_recorder.empty()) {
+    const auto make = [directory = config.flight_recorder] {
+      return make_flight_directory(directory);
+    };
+    HVD_RETURN_IF_ERROR(on_files(make));
   }
-  if (was_left_) return {Code::failed_precondition, "start_timeline: the world has ended"};
-  auto writer = TimelineWriter::open(path, spec_);
+  if (!is_root() || config.timeline.empty()) return {};
+  return start_timeline(config.timeline, config.timeline_mark_cycles, spec_.under_way);
+}
+
+Status Tracing::start_timeline(const std::string& path, bool mark_cycles, bool under_way) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (writer_ || is_opening_) {
+      return {Code::failed_precondition, "start_timeline: a timeline is already being recorded"};
+    }
+    if (was_left_) return {Code::failed_precondition, "start_timeline: the world has ended"};
+    is_opening_ = true;
+  }
+
+  auto writer = TimelineWriter::open(path, spec_, under_way);
+  const std::lock_guard lock(mutex_);
+  is_opening_ = false;
   HVD_RETURN_IF_ERROR(writer.status());
+  if (was_left_) return {Code::failed_precondition, "start_timeline: the world has ended"};
   writer_ = std::move(*writer);
   mark_cycles_ = mark_cycles;
   start_wanted_ = true;
@@ -311,7 +332,7 @@ void Tracing::dump(const std::string& reason, bool failed) {
 
   const std::string& where = spec_.config.flight_recorder;
   const std::string summary = cat("flight recorder: ", flight_summary(operations, now));
-  if (where == "stderr") {
+  if (where == kFlightToStderr) {
     HVD_LOG(warning, summary << '\n' << flight_report(spec_, operations, reason, now));
     return;
   }
@@ -328,13 +349,25 @@ void Tracing::dump(const std::string& reason, bool failed) {
     return;
   }
 
+  const std::string name = flight_file_name(spec_);
   const Status written =
-      write_flight_report(where, spec_, flight_report(spec_, operations, reason, now));
+      on_files([where, name, report = flight_report(spec_, operations, reason, now)] {
+        return write_flight_report(where, name, report);
+      });
   if (written.ok()) {
-    HVD_LOG(warning, summary << ". All of it: " << where << '/' << flight_file_name(spec_));
+    HVD_LOG(warning, summary << ". All of it: " << where << '/' << name);
   } else {
     HVD_LOG(error, written.message() << ". " << summary);
   }
+}
+
+Status Tracing::on_files(std::function<Status()> work) {
+  const auto done = std::make_shared<Status>();
+  HVD_RETURN_IF_ERROR(files_.add(0, [work = std::move(work), done] { *done = work(); }));
+  if (files_.wait()) return *done;
+  files_.drop();
+  return {Code::deadline_exceeded, cat("flight recorder: the file system of ",
+                                       spec_.config.flight_recorder, " does not answer")};
 }
 
 }  // namespace hvd::runtime::trace

@@ -20,6 +20,7 @@
 #include <set>
 #include <string>
 
+#include "base/background.h"
 #include "base/clock.h"
 #include "base/frame.h"
 #include "runtime/control/tree_links.h"
@@ -37,17 +38,28 @@ class Tracing {
   static constexpr std::chrono::milliseconds kRetry{20};  // while a link is busy
   // For batches that run when recording stops.
   static constexpr std::chrono::seconds kReportTimeout{5};
+  // For a report of the flight recorder to be written: the control loop waits so long.
+  static constexpr std::chrono::seconds kFilePatience{2};
   static constexpr std::size_t kBusy = std::size_t{256} << 10;    // unsent bytes of a link
   static constexpr std::size_t kMaxHeld = std::size_t{32} << 20;  // of frames that wait
 
   // `wake` makes the control loop call work().
   Tracing(const WorldSpec& spec, Recorder& recorder, std::function<void()> wake)
-      : spec_(spec), recorder_(recorder), wake_(std::move(wake)), clock_(clock_identity()) {}
+      : spec_(spec),
+        recorder_(recorder),
+        wake_(std::move(wake)),
+        clock_(clock_identity()),
+        files_(kFilePatience) {}
   Tracing(const Tracing&) = delete;
   Tracing& operator=(const Tracing&) = delete;
 
+  // What the settings ask for, before the world forms: files that cannot be written are reported
+  // before other ranks start to wait for this one. In a world that follows another one none of them
+  // is an error.
+  Status open();
   // Rank 0 only. failed_precondition if a timeline is already being recorded, or if none is.
-  Status start_timeline(const std::string& path, bool mark_cycles);
+  // `under_way`: no error but a warning if the file cannot be written (timeline_writer.h).
+  Status start_timeline(const std::string& path, bool mark_cycles, bool under_way = false);
   // Blocks until everything that the ranks have run is in the file; deadline_exceeded: some ranks
   // did not report.
   Status stop_timeline(TimePoint deadline);
@@ -86,6 +98,8 @@ class Tracing {
   void send_final_events(TreeLinks& links);
   void take_events(Events events, TreeLinks& links);
   void dump(const std::string& reason, bool failed);
+  // Waits for the work, unless it hangs.
+  Status on_files(std::function<Status()> work);
   bool is_root() const { return spec_.rank == 0; }
 
   const WorldSpec& spec_;
@@ -110,12 +124,15 @@ class Tracing {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<TimelineWriter> writer_;  // rank 0
+  bool is_opening_ = false;
   bool mark_cycles_ = false;
   bool start_wanted_ = false;
   bool stop_wanted_ = false;
   bool ended_ = false;  // all ranks have sent their final events
   bool was_left_ = false;
   std::vector<std::string> dumps_wanted_;
+
+  Background files_;  // of the flight recorder
 };
 
 }  // namespace hvd::runtime::trace

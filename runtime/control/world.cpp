@@ -225,11 +225,7 @@ class World::Impl {
 };
 
 Status World::Impl::form(Exchange& exchange) {
-  // A file that cannot be written is reported before other ranks start to wait for this one.
-  if (const auto& config = spec_.config; spec_.rank == 0 && !config.timeline.empty()) {
-    HVD_RETURN_IF_ERROR(tracing_.start_timeline(config.timeline, config.timeline_mark_cycles));
-  }
-
+  HVD_RETURN_IF_ERROR(tracing_.open());
   PinnedThread pinned;  // all threads of the world are started within its lifetime
   const int core = host_.core().value_or(spec_.config.core);
   if (core >= 0) HVD_RETURN_IF_ERROR(pinned.pin(core));
@@ -404,7 +400,7 @@ Result<std::unique_ptr<World>> World::create(const WorldSpec& spec, Exchange& ex
 }
 
 Status World::start_timeline(const std::string& path, bool mark_cycles) {
-  return impl_->tracing().start_timeline(path, mark_cycles);
+  return impl_->tracing().start_timeline(path, mark_cycles, impl_->spec().under_way);
 }
 Status World::stop_timeline(TimePoint deadline) { return impl_->tracing().stop_timeline(deadline); }
 const Config& World::config() const { return impl_->spec().config; }

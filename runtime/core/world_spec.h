@@ -51,6 +51,9 @@ struct WorldSpec {
   // later: all ranks must have the same here.
   std::vector<std::vector<int>> process_sets;
   bool dynamic_process_sets = true;
+  // There was a world before this one: a file that only observes the work (the timeline, the
+  // autotuner's log, the flight recorder) and cannot be written is a warning, and no error.
+  bool under_way = false;
   // Used instead of `process_sets` if next_process_set is not 0: the sets of an earlier world, by
   // number.
   std::map<int, RestoredSet> restored_sets;

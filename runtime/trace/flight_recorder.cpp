@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <chrono>
 #include <fcntl.h>
+#include <filesystem>
+#include <system_error>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -131,9 +133,23 @@ std::string flight_file_name(const WorldSpec& spec) {
   return cat("flight-recorder.rank-", spec.rank, '.', spec.generation, ".json");
 }
 
-Status write_flight_report(const std::string& directory, const WorldSpec& spec,
+Status make_flight_directory(const std::string& directory) {
+  if (directory.empty() || directory == kFlightToStderr) return {};
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (!error && ::access(directory.c_str(), W_OK | X_OK) == 0 &&
+      std::filesystem::is_directory(directory, error)) {
+    return {};
+  }
+  return {Code::invalid_argument,
+          cat("HVD_FLIGHT_RECORDER=", directory,
+              ": it must be a directory that can be written to, or \"stderr\"",
+              error ? cat(" (", error.message(), ")") : "")};
+}
+
+Status write_flight_report(const std::string& directory, const std::string& name,
                            std::string_view report) {
-  const std::string path = cat(directory, '/', flight_file_name(spec));
+  const std::string path = cat(directory, '/', name);
   const std::string unfinished = cat(path, ".tmp");
   const auto refuse = [&](int error) {
     return Status::from_errno(cat("flight recorder: write ", path), error);

@@ -31,10 +31,15 @@ struct FlightDigest {
 };
 FlightDigest flight_digest(const Views& operations, Nanoseconds now);
 
+// Instead of a directory: the log.
+inline constexpr std::string_view kFlightToStderr = "stderr";
+// Makes the directory of HVD_FLIGHT_RECORDER if it is not there: better an error at the start than
+// nothing to read after a crash.
+Status make_flight_directory(const std::string& directory);
 // "flight-recorder.rank-3.1.json": rank and generation.
 std::string flight_file_name(const WorldSpec& spec);
-// Atomically replaces this rank's file in the directory.
-Status write_flight_report(const std::string& directory, const WorldSpec& spec,
+// Atomically replaces the file of this name in the directory.
+Status write_flight_report(const std::string& directory, const std::string& name,
                            std::string_view report);
 
 }  // namespace hvd::runtime::trace

@@ -14,7 +14,8 @@ namespace hvd::runtime {
 class Tuning {
  public:
   Tuning(const TuningOptions& options, const Parameters& defaults);
-  Status open() { return log_.open(path_); }
+  // `under_way`: the log cannot fail (tuning_log.h).
+  Status open(bool under_way) { return log_.open(path_, under_way); }
   // `pending`: the total time during which operations were in flight on this rank so far. Returns
   // new parameters, if they change now.
   std::optional<Parameters> note(const Response& response, Duration pending);

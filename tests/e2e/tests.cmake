@@ -29,6 +29,10 @@ add_library(hvd_test_steps STATIC ${e2e}/step_logs.cpp)
 hvd_compile_options(hvd_test_steps)
 target_link_libraries(hvd_test_steps PUBLIC hvd_test_support)
 
+# Preloaded by tests of files on a disk that goes bad.
+add_library(hvd_bad_files MODULE support/bad_files.c)
+target_link_libraries(hvd_bad_files PRIVATE ${CMAKE_DL_LIBS})
+
 hvd_test(hvd_e2e_test
   ${e2e}/api_test.cpp
   ${e2e}/closed_streams_test.cpp
@@ -42,6 +46,7 @@ hvd_test(hvd_e2e_test
   ${e2e}/flood_test.cpp
   ${e2e}/group_restart_test.cpp
   ${e2e}/joining_agents_test.cpp
+  ${e2e}/observers_test.cpp
   ${e2e}/job_test.cpp
   ${e2e}/lifetime_test.cpp
   ${e2e}/output_test.cpp
@@ -62,8 +67,8 @@ hvd_test(hvd_e2e_test
   LIBRARIES hvd_test_steps nlohmann_json::nlohmann_json
   LABELS e2e
   TIMEOUT 300
-  DEFINITIONS HVD_C="${CMAKE_C_COMPILER}")
-add_dependencies(hvd_e2e_test hvdrun hvd-agent elastic_steps train allreduce_once
+  DEFINITIONS HVD_C="${CMAKE_C_COMPILER}" HVD_BAD_FILES="$<TARGET_FILE:hvd_bad_files>")
+add_dependencies(hvd_e2e_test hvd_bad_files hvdrun hvd-agent elastic_steps train allreduce_once
   e2e_stays e2e_follows e2e_legacy_store e2e_torch_style e2e_works
   e2e_api_calls e2e_api_errors e2e_api_sets)
 add_dependencies(hvd_e2e_test e2e_tunes e2e_waits hvd_elastic_program)

@@ -402,6 +402,8 @@ Status ProcessWorld::join(runtime::WorldSpec spec, Settings settings, runtime::E
       note_set(generation, id, ranks, by_members);
     };
   }
+    // A worker of an elastic job that cannot enter its first world is replaced, which helps nobody.
+    spec.under_way = had_world_ || membership_ != nullptr || spec.generation > kFirstGeneration;
 
   auto world = runtime::World::create(spec, exchange);
   if (!world.ok()) {
@@ -416,5 +418,6 @@ Status ProcessWorld::join(runtime::WorldSpec spec, Settings settings, runtime::E
   departure_.finished = false;
   return {};
 }
+  had_world_ = true;
 
 }  // namespace hvd::worker

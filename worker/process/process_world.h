@@ -239,6 +239,8 @@ class ProcessWorld {
   // This worker has come to a job under way, and is in no run with the others yet.
   std::atomic<bool> catches_up_ = false;
   std::uint64_t finished_runs_ = 0;  // likewise, over on all ranks
+
+  bool had_world_ = false;  // under mutex_; whatever became of it
 };
 
 }  // namespace hvd::worker

@@ -1,8 +1,5 @@
 #include "worker/process/settings.h"
 
-#include <filesystem>
-#include <unistd.h>
-
 #include "base/log.h"
 #include "base/text.h"
 
@@ -32,8 +29,7 @@ Status read_number(std::string_view variable, const EnvironmentLookup& lookup, A
   return {};
 }
 
-// The timeline and the flight recorder. A directory is made if it is not there: better an error now
-// than nothing to read after a crash.
+// The timeline and the flight recorder.
 Status read_trace_settings(const EnvironmentLookup& lookup, runtime::Config& config) {
   auto timeline = text_of("HVD_TIMELINE", lookup);
   HVD_RETURN_IF_ERROR(timeline.status());
@@ -44,17 +40,7 @@ Status read_trace_settings(const EnvironmentLookup& lookup, runtime::Config& con
   auto recorder = text_of("HVD_FLIGHT_RECORDER", lookup);
   HVD_RETURN_IF_ERROR(recorder.status());
   config.flight_recorder = recorder->value_or("");
-  if (config.flight_recorder.empty() || config.flight_recorder == "stderr") return {};
-  std::error_code error;
-  std::filesystem::create_directories(config.flight_recorder, error);
-  if (!error && ::access(config.flight_recorder.c_str(), W_OK | X_OK) == 0 &&
-      std::filesystem::is_directory(config.flight_recorder, error)) {
-    return {};
-  }
-  return {Code::invalid_argument,
-          cat("HVD_FLIGHT_RECORDER=", config.flight_recorder,
-              ": it must be a directory that can be written to, or \"stderr\"",
-              error ? cat(" (", error.message(), ")") : "")};
+  return {};
 }
 
 // MASTER_PORT is a port of the range, too, which the program binds itself.

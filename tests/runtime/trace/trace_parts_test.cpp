@@ -65,7 +65,7 @@ TEST(FlightReport, APipeInItsPlaceIsAnError) {
   const runtime::WorldSpec spec(3, {}, 1, Token::random());
   const auto pipe = directory.path() / cat(flight_file_name(spec), ".tmp");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  const Status written = write_flight_report(directory.path(), spec, "{}");
+  const Status written = write_flight_report(directory.path(), flight_file_name(spec), "{}");
   ASSERT_FALSE(written.ok());
   EXPECT_NE(written.message().find("No such device or address"), std::string::npos)
       << written.message();
