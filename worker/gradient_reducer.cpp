@@ -418,6 +418,7 @@ bool GradientReducer::Impl::missing_until(TimePoint deadline, std::vector<std::s
     std::rethrow_exception(std::exchange(error_, nullptr));
   }
   indices.clear();
+  if (step_ != Step::filling) return true;  // all that was missing is sent
   for (std::size_t i = 0; i < list_.all().size(); ++i) {
     if (list_.all()[i].passes == 0 && (*flags_)[i] != 0) indices.push_back(i);
   }

@@ -121,11 +121,6 @@ static PyObject* ready(PyObject* self, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "OOOL", &index, &tuple, &keep, &stream)) return NULL;
   const Py_ssize_t number = PyLong_AsSsize_t(index);
   if (PyErr_Occurred() || read_tensor(tuple, &gradient) != 0) return NULL;
-  hvd_ready_event event = HVD_READY_EVENT_INIT;
-  if (stream >= 0) {
-    const int code = hvd_cuda_ready_after((hvd_cuda_stream)(uintptr_t)stream, &event);
-    if (code != HVD_OK) return raise_code(code);
-  }
   /* One that is refused leaves the one before in flight. */
   PyObject* const kept = ((reducer*)self)->kept;
   PyObject* const before = PyDict_GetItemWithError(kept, index);
@@ -135,8 +130,12 @@ static PyObject* ready(PyObject* self, PyObject* arguments) {
     Py_XDECREF(before);
     return NULL;
   }
-  const int code = hvd_reducer_ready_at(handle_of(self), (size_t)number, &gradient.tensor,
-                                        stream < 0 ? NULL : &event);
+  hvd_ready_event event = HVD_READY_EVENT_INIT;
+  int code = stream < 0 ? HVD_OK : hvd_cuda_ready_after((hvd_cuda_stream)(uintptr_t)stream, &event);
+  if (code == HVD_OK) {
+    code = hvd_reducer_ready_at(handle_of(self), (size_t)number, &gradient.tensor,
+                                stream < 0 ? NULL : &event);
+  }
   if (code != HVD_OK) {
     raise_code(code);
     if (before != NULL) PyDict_SetItem(kept, index, before);

@@ -401,9 +401,9 @@ Status ProcessWorld::join(runtime::WorldSpec spec, Settings settings, runtime::E
                               int id, const std::vector<int>* ranks, bool by_members) {
       note_set(generation, id, ranks, by_members);
     };
-  }
     // A worker of an elastic job that cannot enter its first world is replaced, which helps nobody.
     spec.under_way = had_world_ || membership_ != nullptr || spec.generation > kFirstGeneration;
+  }
 
   auto world = runtime::World::create(spec, exchange);
   if (!world.ok()) {
@@ -416,8 +416,8 @@ Status ProcessWorld::join(runtime::WorldSpec spec, Settings settings, runtime::E
                   spec.config.shutdown_timeout,
                   spec.dynamic_process_sets});
   departure_.finished = false;
+  had_world_ = true;
   return {};
 }
-  had_world_ = true;
 
 }  // namespace hvd::worker

@@ -45,6 +45,36 @@ def agree_on_name(
     return f"gradient.{digest}.{number}", [one for _, one in told]
 
 
+class Agreement:
+    """``agree_on_name()`` on a thread of its own, for a caller that must not wait for one alone."""
+
+    def __init__(self, owner: Any, names: Iterable[str], process_set: ProcessSet, own: Any) -> None:
+        self._result: tuple[str, list[Any]] | None = None
+        self._error: BaseException | None = None
+        names = list(names)
+
+        def run() -> None:
+            try:
+                self._result = agree_on_name(owner, names, process_set, own)
+            except BaseException as error:  # noqa: BLE001 - raised by result()
+                self._error = error
+
+        self._thread = threading.Thread(target=run, name="hvd agreement", daemon=True)
+        self._thread.start()
+
+    def is_there(self, timeout: float) -> bool:
+        """Whether ``result()`` has something to give, within so many seconds."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def result(self) -> tuple[str, list[Any]]:
+        """What ``agree_on_name()`` has given. Raises its error."""
+        if self._error is not None:
+            raise self._error
+        assert self._result is not None
+        return self._result
+
+
 def generation_agreed(told: list[Any], process_set: ProcessSet) -> int:
     """The generation in which all ranks have told each other; -1: some had called ``join()``.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any, Protocol
 
@@ -44,29 +44,66 @@ def _enclosing_node() -> Any:
 _passes: weakref.WeakValueDictionary[int, BackwardPass] = weakref.WeakValueDictionary()
 
 
+# The number of the graph that runs on this thread, from torch 2.1.
+_graph_task: Callable[[], int] | None
+_graph_task = getattr(torch._C, "_current_graph_task_id", None)  # type: ignore[attr-defined]
+
+
+def _watch_outer() -> Callable[[], bool]:
+    """Within an inner pass that has ended: tells whether the one around it still runs."""
+    if _graph_task is not None:  # graphs have ascending numbers
+        inner, task = _graph_task(), _graph_task
+        return lambda: _enclosing_node() is not None or task() < inner
+    frame: FrameType | None = sys._getframe(1)
+    outermost = frame
+    while frame is not None:
+        if frame.f_code is torch.autograd.backward.__code__:
+            outermost = frame
+        frame = frame.f_back
+
+    def runs() -> bool:
+        try:
+            outermost.clear()  # type: ignore[union-attr]
+        except RuntimeError:  # it cannot be cleared while it runs
+            return True
+        return False
+
+    return runs
+
+
 class BackwardPass:
     """A backward pass that a program has asked for, with all that run within it.
 
     Reentrant checkpoints run others within it. The end is that of the outermost.
 
     autograd keeps it until its end, or until an exception ends it: then it is gone, and what has
-    only a weak reference to it knows.
+    only a weak reference to it knows. Between two passes within another a node of the graph keeps
+    it, which may live on after an exception.
     """
 
     def __init__(self) -> None:
         self._parts: set[Part] = set()
-        self.is_over = False
+        self._is_over = False
+        self._outer_runs: Callable[[], bool] | None = None  # while a node keeps this
+        self._handles: list[Any] = []  # of the hooks of such nodes
 
     @classmethod
     def enter(cls, part: Part) -> BackwardPass:
         """The pass that runs on this thread; the part is told of its end."""
         thread = threading.get_ident()
         current = _passes.get(thread)
-        if current is None or current.is_over:
+        if current is None or not current.runs():
             _passes[thread] = current = cls()
             current._ask_for_the_end()
         current._parts.add(part)
         return current
+
+    def runs(self) -> bool:
+        """Whether its end is still to come."""
+        if self._outer_runs is not None and not self._outer_runs():
+            self._is_over = True
+            self._leave_nodes()
+        return not self._is_over
 
     def _ask_for_the_end(self) -> None:
         engine = torch.autograd.Variable._execution_engine  # type: ignore[attr-defined]
@@ -76,7 +113,7 @@ class BackwardPass:
         node = _enclosing_node()
         if node is not None and self._continue_after(node):
             return
-        self.is_over = True
+        self._is_over = True
         with torch.no_grad():
             parts = sorted(self._parts, key=lambda one: one.number)
             run_together(one.finish() for one in parts)
@@ -86,16 +123,19 @@ class BackwardPass:
 
         False: there is none.
         """
-        following = [one for one, _ in node.next_functions if one is not None]
-        handles: list[Any] = []
 
         def hook(*_: Any) -> None:
-            while handles:
-                handles.pop().remove()
-            if not asked:
-                asked.append(True)
+            if self._outer_runs is not None:
+                self._leave_nodes()
                 self._ask_for_the_end()
 
-        asked: list[bool] = []
-        handles.extend(one.register_hook(hook) for one in following)
+        following = [one for one, _ in node.next_functions if one is not None]
+        self._handles = [one.register_hook(hook) for one in following]
+        self._outer_runs = _watch_outer() if following else None
         return bool(following)
+
+    def _leave_nodes(self) -> None:
+        self._outer_runs = None
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from hvd._work import HOST, Average, Sum
 from hvd.basics import number_of
 from hvd.errors import disagreements
 
-from .agreement import agree_on_name, generation_agreed
+from .agreement import Agreement, generation_agreed
 from .allreduce_ops import allreduce
 from .backward_pass import BackwardPass, run_together
 from .compression import built_in_of
@@ -43,11 +43,13 @@ class GradientExchange:
         self._hooks = ParameterHooks(self)
         self.names: list[str] = []
         self.is_reduced = False  # nothing has come since
+        self._holds_reduced = False  # nor has a step used it, or anybody thrown it away
         self._left: list[Left] = []  # by the last reduction
         self._pass: weakref.ref[BackwardPass] | None = None
         self._step = Step()
         self._step_of = -1  # the generation of its world
         self._world: World | None = None
+        self._agreement: Agreement | None = None  # that is under way
         self._sends_early = False  # in the pass that is under way
         self._untold = -1  # the gradient of this pass of which no hook tells that it has come
 
@@ -58,7 +60,6 @@ class GradientExchange:
             self.names.append(name)
             self._left.append(Left(None))
         self._world = None
-        self._hooks.watch()
 
     @property
     def parameters(self) -> list[torch.nn.Parameter]:
@@ -74,39 +75,46 @@ class GradientExchange:
         parameter, step = self.parameters[index], self._step
         if index in step.round.sent:
             parameter.grad = None
-        elif parameter.grad is not None and self._is_old_part_of_a_sum(index):
+        elif self._is_old_part_of_a_sum(index):
             step.before[index] = parameter.grad
             parameter.grad = None
         if index == self._untold:
             self._untold = -1
-            step.is_in_pass = True
-            step.come.add(index)
+            self._note(index)
 
     def _is_old_part_of_a_sum(self, index: int) -> bool:
         """Whether the gradient is a sum of all ranks already, which must not be added up again.
 
         An average with such a part stays right: it is the same on all ranks.
         """
-        if self.settings.op != Sum or index in self._step.come:
+        gradient = self.parameters[index].grad
+        if self.settings.op != Sum or gradient is None or index in self._step.come:
             return False
-        return self._left[index].is_still(self.parameters[index].grad)
+        return self._holds_reduced or self._left[index].is_still(gradient)
 
     def after_accumulation(self, index: int) -> None:
         """autograd has added to the gradient."""
         if not self._owns(index) or not self._enter_pass(index):
             return
-        step = self._step
-        step.is_in_pass = True
-        if index in step.round.sent:
+        if self.parameters[index].grad is None:
+            return  # a hook of the program has used it up
+        if index in self._step.round.sent:
             self._add_more(index)
             return
-        step.come.add(index)
+        self._note(index)
         if self._sends_early:
             self._send(index, self._gradient(index))
+
+    def _note(self, index: int) -> None:
+        """A gradient has come."""
+        self._step.is_in_pass = True
+        self._step.come.add(index)
+        self.is_reduced = False
 
     def _add_more(self, index: int) -> None:
         parameter, more = self.parameters[index], self._step.more
         gradient = parameter.grad
+        self._step.is_in_pass = True
         assert gradient is not None
         more[index] = more[index] + gradient if index in more else gradient.detach()
         parameter.grad = self._step.round.sent[index][0]
@@ -114,13 +122,12 @@ class GradientExchange:
     def _enter_pass(self, index: int) -> bool:
         """Notes that a backward pass is under way. False: it is none of hvd's."""
         current = self._pass and self._pass()
-        if current and not current.is_over:
+        if current and current.runs():
             return True
         if not self._takes_part():
             return False
         self._finish_what_was_cut_off()
         self._pass = weakref.ref(BackwardPass.enter(self))
-        self.is_reduced = False
         # In the first step of a world, nothing travels before its end.
         world, step = self._world, self._step
         is_last = step.passes == self.passes - 1
@@ -136,8 +143,8 @@ class GradientExchange:
             # Backward passes of a world that has failed do not count.
             self._step_of = basics.generation()
             self._step = Step()
-            self._world = None
-            self.is_reduced = False
+            self._world = self._agreement = None
+            self.is_reduced = self._holds_reduced = False
         return True
 
     def _owns(self, index: int) -> bool:
@@ -174,17 +181,28 @@ class GradientExchange:
         """Blocks until all gradients are reduced; those that a pass has reduced, are."""
         if not self._takes_part():
             return
-        owners = set(map(self._hooks.owner, range(len(self.parameters))))
-        turns = [one for one in owners | {self} if one._takes_part() and not one.is_reduced]
+        # The owners of parameters that this one shares with others.
+        parts = {self._hooks.owner(index) for index in self._hooks.shared()} | {self}
+        turns = [one for one in parts if one._takes_part() and not one._is_still_reduced()]
         with torch.no_grad():
             run_together(one._reduce() for one in sorted(turns, key=lambda one: one.number))
+
+    def _is_still_reduced(self) -> bool:
+        """Whether what was reduced is there: a program may have thrown all of it away."""
+        if not self.is_reduced or not any(one.was_there for one in self._left):
+            return self.is_reduced
+        return any(one.grad is not None for one in self.parameters)
+
+    def note_step(self) -> None:
+        """A step has used the gradients."""
+        self.is_reduced = self._holds_reduced = False
 
     def forget_step(self) -> None:
         """Gives up what passes have left. What is in flight is waited for."""
         if self._takes_part():
             self._finish_what_was_cut_off()
         self._step = Step()
-        self.is_reduced = False
+        self.note_step()
 
     def _finish_what_was_cut_off(self) -> None:
         step = self._step
@@ -198,14 +216,13 @@ class GradientExchange:
 
     def _reduce(self) -> Iterator[None]:
         """Ends the step: what passes have left becomes that of all ranks."""
-        self._hooks.watch()
         if not any(self._owns(index) for index in range(len(self.parameters))):
             self.is_reduced = True
             return
         try:
             world = self._world
             if world is None or world.generation != self._step_of:
-                self._world = world = self._agree()
+                self._world = world = yield from self._agree()
             step = self._step
             while True:
                 with disagreements():
@@ -214,7 +231,7 @@ class GradientExchange:
                     break
                 step.round = Round(is_second=True)
         except Exception:
-            self._world = None
+            self._world = self._agreement = None
             self._step = Step()
             raise
         if not step.was_cut_off:
@@ -223,20 +240,25 @@ class GradientExchange:
             self._make_sparse(world.made_dense)
         self._left = [Left(parameter.grad) for parameter in self.parameters]
         self._step = Step()
-        self.is_reduced = True
+        self.is_reduced = self._holds_reduced = True
 
-    def _agree(self) -> World:
+    def _agree(self) -> Generator[None, None, World]:
         """Makes the reducer of this world. Tells all ranks which gradients are sparse.
 
         A rank may have no gradient of a parameter in this step.
         """
         settings = self.settings
-        own = [
-            name
-            for name, parameter in zip(self.names, self.parameters)
-            if parameter.grad is not None and parameter.grad.is_sparse
-        ]
-        name, told = agree_on_name(self, self.names, settings.process_set, own)
+        if self._agreement is None:
+            own = [
+                name
+                for name, parameter in zip(self.names, self.parameters)
+                if parameter.grad is not None and parameter.grad.is_sparse
+            ]
+            self._agreement = Agreement(self, self.names, settings.process_set, own)
+        while not self._agreement.is_there(_SLICE_MS / 1000):
+            yield
+        name, told = self._agreement.result()
+        self._agreement = None
         named_sparse: set[str] = set().union(*told)
         sparse = {index for index, one in enumerate(self.names) if one in named_sparse}
         built_in = built_in_of(settings.compression)
@@ -275,6 +297,8 @@ class GradientExchange:
                 reducer.next_step()
             self._send_own(world)
             current.told = True
+            if reducer.missing(0) is None:
+                yield  # the others of this pass tell theirs before one waits
         if not current.filled:
             while (missing := reducer.missing(_SLICE_MS)) is None:
                 yield
@@ -300,10 +324,10 @@ class GradientExchange:
             self._ask_for_second_round(world)
 
     def _has_gradient(self, index: int, parameter: torch.nn.Parameter) -> bool:
-        """Whether there is a gradient that is not what the last step has left."""
+        """Whether there is a gradient that counts, also one that the program has made."""
         if parameter.grad is None or not self._owns(index):
             return False
-        return index in self._step.come or not self._left[index].is_still(parameter.grad)
+        return index in self._step.come or not self._is_old_part_of_a_sum(index)
 
     def _ask_for_second_round(self, world: World) -> None:
         flag = torch.zeros(1)  # that it comes counts
@@ -321,10 +345,20 @@ class GradientExchange:
                 return
             step.before[index] = parameter.grad
             parameter.grad = None
-        zeros = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+        zeros = self._zeros(parameter, index in world.as_rows)
         if parameter.grad is None and not step.was_cut_off:
             parameter.grad = zeros
         self._send(index, zeros)
+
+    @staticmethod
+    def _zeros(parameter: torch.nn.Parameter, as_rows: bool) -> torch.Tensor:
+        dtype = getattr(parameter, "grad_dtype", None) or parameter.dtype  # from torch 2.10
+        if not as_rows:
+            layout = torch.contiguous_format
+            return torch.zeros_like(parameter, dtype=dtype, memory_format=layout)
+        rows = torch.empty((1, 0), dtype=torch.int64, device=parameter.device)
+        values = torch.empty((0, *parameter.shape[1:]), dtype=dtype, device=parameter.device)
+        return torch.sparse_coo_tensor(rows, values, parameter.shape)
 
     # --- gradients ---
 
@@ -347,6 +381,8 @@ class GradientExchange:
     def _send(self, index: int, gradient: torch.Tensor) -> None:
         assert self._world is not None
         if index in self._world.as_rows:
+            if gradient.is_sparse and gradient.sparse_dim() != 1:
+                gradient = gradient.to_dense()
             sparse = (gradient if gradient.is_sparse else gradient.to_sparse(1)).coalesce()
             rows = sparse.indices()[0].cpu().contiguous()
             values = sparse.values().cpu().contiguous()

@@ -68,18 +68,21 @@ class Step:
 
 
 class Left:
-    """The gradient that a step has left, as long as it lives. It may have been changed since."""
+    """The gradient that a step has left, as long as it lives and is as it was."""
 
     def __init__(self, gradient: torch.Tensor | None) -> None:
         part = self._part(gradient)
+        self.was_there = part is not None
         self._address = 0 if part is None else part.data_ptr()
+        self._version = 0 if gradient is None else gradient._version
         self._reference = None if gradient is None else _WeakTensorRef(gradient)
 
     def is_still(self, gradient: torch.Tensor | None) -> bool:
         if gradient is None or self._reference is None or self._reference.expired():
             return False
         part = self._part(gradient)
-        return part is not None and part.data_ptr() == self._address
+        is_same = part is not None and part.data_ptr() == self._address
+        return is_same and gradient._version == self._version
 
     @staticmethod
     def _part(gradient: torch.Tensor | None) -> torch.Tensor | None:

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import torch
 
 _has_hook_after_accumulation = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")
+# A hook of the node that is set when that is about to run, is not called any more.
+_is_before_torch_2 = torch.__version__.startswith("1.")
 
 
 class Listener(Protocol):
@@ -44,16 +46,25 @@ class ParameterHooks:
     def __init__(self, listener: Listener) -> None:
         self.parameters: list[torch.nn.Parameter] = []
         self._listener = weakref.ref(listener)
-        self._watched: list[bool] = []
         self._handles: list[Any] = []
         self._of_pass: list[Any] = []  # nodes and handles
         weakref.finalize(listener, _forget, self.parameters, self._handles).atexit = False
 
     def add(self, parameter: torch.nn.Parameter) -> None:
-        """One parameter more, of which ``watch()`` sets the hooks."""
+        """One parameter more, which may ask for gradients later."""
+        index = len(self.parameters)
         self.parameters.append(parameter)
-        self._watched.append(False)
         _listeners.setdefault(id(parameter), []).append(self._listener)
+        asks = parameter.requires_grad
+        if not parameter.is_floating_point() and not parameter.is_complex():
+            return
+        parameter.requires_grad_(True)  # only then it takes hooks
+        last = None
+        if _has_hook_after_accumulation:
+            last = parameter.register_post_accumulate_grad_hook(self._after(index))
+            self._handles.append(last)
+        self._handles.append(parameter.register_hook(self._before(index, last)))
+        parameter.requires_grad_(asks)
 
     def owner(self, index: int) -> Any:
         """The listener that owns the gradient of a parameter that two optimizers have."""
@@ -62,16 +73,9 @@ class ParameterHooks:
             listeners.pop()
         return owner
 
-    def watch(self) -> None:
-        """Sets the hooks of parameters that ask for gradients, some perhaps for the first time."""
-        for index, parameter in enumerate(self.parameters):
-            if self._watched[index] or not parameter.requires_grad:
-                continue
-            self._watched[index] = True
-            self._handles.append(parameter.register_hook(self._before(index)))
-            if _has_hook_after_accumulation:
-                handle = parameter.register_post_accumulate_grad_hook(self._after(index))
-                self._handles.append(handle)
+    def shared(self) -> list[int]:
+        """The parameters that another optimizer has, too."""
+        return [index for index, one in enumerate(self.parameters) if len(_listeners[id(one)]) != 1]
 
     def begin_pass(self) -> bool:
         """At the first gradient of a pass. False: nothing comes after its accumulation."""
@@ -84,7 +88,7 @@ class ParameterHooks:
                     view = parameter.expand_as(parameter)
                 node = view.grad_fn.next_functions[0][0]  # type: ignore[union-attr]
                 self._of_pass.append((node, node.register_hook(self._after(index))))
-        return False
+        return not _is_before_torch_2
 
     def end_pass(self) -> None:
         """At the end of a pass."""
@@ -92,11 +96,15 @@ class ParameterHooks:
             handle.remove()
         self._of_pass.clear()
 
-    def _before(self, index: int) -> Callable[[torch.Tensor], None]:
+    def _before(self, index: int, last: Any) -> Callable[[torch.Tensor], None]:
         me = self._listener
+        parameter = weakref.ref(self.parameters[index])
 
         def before(_: torch.Tensor) -> None:
             listener = me()
+            if last is not None and (own := parameter()) is not None:
+                # Hooks of the program may change the gradient before it travels.
+                own._post_accumulate_grad_hooks.move_to_end(last.id)  # type: ignore[attr-defined]
             if listener is not None:
                 listener.before_accumulation(index)
 

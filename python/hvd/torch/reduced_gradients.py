@@ -87,7 +87,7 @@ class ReducedGradients(WrappedOptimizer):
                 self._exchange.synchronize()
             result = super().step()  # type: ignore[misc]
         self._synchronized = False
-        self._exchange.is_reduced = False
+        self._exchange.note_step()
         self._tell_inner_of_step()
         return result
 
