@@ -303,6 +303,7 @@ class Job {
 
   // driver/job/job_world.cpp
   void on(const event::Committed& event);
+  void on(const event::Saving& event);
   void on(const event::WorldEntered& event);
   void decide();
   void decide_within(std::chrono::milliseconds time);
@@ -350,6 +351,8 @@ class Job {
   // Of those that have ended in the world in force there is none in it.
   WorldDocument plan_last_world(WorldState state);
   void on_suspension_deadline();
+  void await_last_commit();
+  std::string saving_text() const;
 
   // driver/job/job_end.cpp
   void on(const event::StopRequested& event);
@@ -483,6 +486,8 @@ class Job {
     int signal = 0;             // why; 0: it is not wanted
     bool is_requested = false;  // by a signal to hvdrun
     bool is_done = false;
+    std::optional<event::Saving> saving;  // of the world in force
+    bool is_in_place = false;             // the state file of this suspension is there
   } suspension_;
 
   // How the job ends.

@@ -274,7 +274,9 @@ void Job::settle() {
 
 int Job::exit_code() const {
   if (outcome_.failure) return outcome_.code;
-  if (suspension_.is_done && outcome_.interrupt == 0) return kSuspended;
+  if (suspension_.is_in_place || (suspension_.is_done && outcome_.interrupt == 0)) {
+    return kSuspended;
+  }
   return outcome_.interrupt == 0 ? 0 : 128 + outcome_.interrupt;
 }
 
@@ -285,11 +287,14 @@ void Job::finish() {
   if (outcome_.failure) {
     finish.failure = outcome_.failure;
     finish.reason = reason_of(*outcome_.failure);
+  } else if (exit_code() == kSuspended) {
+    finish.suspended = true;
+    finish.reason = cat("suspended at a commit, because of ", signal_text(suspension_.signal),
+                        suspension_.is_done ? ""
+                                            : ", and stopped before its state file was sure to "
+                                              "outlive a crash of the machine");
   } else if (outcome_.interrupt != 0) {
     finish.reason = interrupt_text();
-  } else if (suspension_.is_done) {
-    finish.suspended = true;
-    finish.reason = cat("suspended at a commit, because of ", signal_text(suspension_.signal));
   } else if (!policy_.changes_world) {
     finish.reason = workers_.size() == 1 ? "the worker exited with 0"
                                          : cat("all ", workers_.size(), " workers exited with 0");

@@ -21,6 +21,11 @@ void Job::on(const event::WorkerLeft& event) {
     if (!stop_has_begun()) fail_with(*worker, cat("gave up: ", event.reason), kLauncherError);
     return;
   }
+  // No other member could keep the state there either.
+  if (event.for_good && is_to_suspend() && worker->is_live_member()) {
+    if (!stop_has_begun()) fail_with(*worker, cat("gave up: ", event.reason), kLauncherError);
+    return;
+  }
   if (event.for_good) budget_.set_aside_for_good(worker->member.host, worker->member.slot);
 
   const std::size_t index = index_of(event.incarnation);

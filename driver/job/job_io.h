@@ -151,6 +151,15 @@ struct Committed {
   std::uint64_t generation = 0;
 };
 
+// It writes the state of the job that is to be suspended.
+struct Saving {
+  HostIndex host = 0;
+  Incarnation incarnation = 0;
+  std::uint64_t total = 0;  // bytes
+  std::uint64_t written = 0;
+  bool is_in_place = false;  // the file is complete and has its name
+};
+
 // All members of the world in force have come into it, and each has ended its first step there: how
 // long that took the member that needed the longest, part by part (base/protocol/world_entry.h).
 struct WorldEntered {
@@ -205,15 +214,14 @@ struct Tick {};
 
 }  // namespace event
 
-using Event =
-    std::variant<event::Begin, event::HostProgress, event::AgentReady, event::HostFailed,
-                 event::AddressesChosen, event::Heard, event::Unserved, event::AgentGone,
-                 event::AgentBroken, event::Launched, event::LaunchFailed, event::Initialised,
-                 event::Done, event::Exited, event::HostsFound, event::DiscoveryFailed,
-                 event::AddressFound, event::HostLeaves, event::WorkerReady, event::LeaveRequested,
-                 event::WorkerLeft, event::Described, event::Committed, event::WorldEntered,
-                 event::FoundSlow, event::StopRequested, event::SuspendRequested,
-                 event::DrainRequested, event::ScaleRequested, event::Resumed, event::Tick>;
+using Event = std::variant<
+    event::Begin, event::HostProgress, event::AgentReady, event::HostFailed, event::AddressesChosen,
+    event::Heard, event::Unserved, event::AgentGone, event::AgentBroken, event::Launched,
+    event::LaunchFailed, event::Initialised, event::Done, event::Exited, event::HostsFound,
+    event::DiscoveryFailed, event::AddressFound, event::HostLeaves, event::WorkerReady,
+    event::LeaveRequested, event::WorkerLeft, event::Described, event::Committed, event::Saving,
+    event::WorldEntered, event::FoundSlow, event::StopRequested, event::SuspendRequested,
+    event::DrainRequested, event::ScaleRequested, event::Resumed, event::Tick>;
 
 // The first thing that went wrong. `rank` is -1 if it was a host and no single worker; `host` is
 // empty if it was none of them.

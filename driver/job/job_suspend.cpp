@@ -1,5 +1,6 @@
 // The end of an elastic job that is to be taken up again later: all leave at the same commit.
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/text.h"
@@ -7,6 +8,12 @@
 #include "driver/job/job.h"
 
 namespace hvd::driver {
+namespace {
+
+// Without a byte more on the disk.
+constexpr std::chrono::seconds kSaveTimeout{600};
+
+}  // namespace
 
 void Job::on(const event::SuspendRequested& event) {
   // Only a world in which somebody has called hvd::init() comes to a commit.
@@ -26,7 +33,7 @@ void Job::on(const event::SuspendRequested& event) {
 
 void Job::suspend(int signal_number) {
   suspension_.signal = signal_number;
-  deadlines_.suspension = now_ + options_.elastic.leave_grace;
+  await_last_commit();
   // Workers that have no state yet are not needed any more.
   for (const std::size_t index : std::set<std::size_t>(workers_.live())) {
     const MemberStatus membership = workers_[index].membership;
@@ -36,6 +43,32 @@ void Job::suspend(int signal_number) {
     }
   }
   decide_within(kAtOnce);
+}
+
+// A worker that writes the state after it says so, for which the margin is.
+void Job::await_last_commit() {
+  suspension_.saving.reset();
+  deadlines_.suspension = now_ + options_.elastic.leave_grace + options_.stop_margin;
+}
+
+void Job::on(const event::Saving& event) {
+  const JobWorker* const worker = worker_of(event.host, event.incarnation, "saving");
+  if (worker == nullptr || suspension_.signal == 0 || suspension_.is_done) return;
+  suspension_.is_in_place = suspension_.is_in_place || event.is_in_place;
+  if (stop_has_begun() || has_ended(worker->state)) return;
+  const bool is_first = !suspension_.saving;
+  suspension_.saving = event;
+  deadlines_.suspension = now_ + kSaveTimeout;
+  if (is_first) {
+    notice(cat("all have committed, and ", worker->member.ranked(), " writes the state, ",
+               bytes_text(event.total), ": the job ends when it is on the disk"));
+  }
+}
+
+// "312 MiB of 900 MiB of the state"
+std::string Job::saving_text() const {
+  return cat(bytes_text(suspension_.saving->written), " of ", bytes_text(suspension_.saving->total),
+             " of the state");
 }
 
 WorldDocument Job::plan_last_world(WorldState state) {
@@ -58,6 +91,8 @@ void Job::propose_last_world() {
       [&](const WorldMember& one) { return !has_ended(workers_.of(one.incarnation).state); });
   if (!anybody_is_left) return;
 
+  // The one that wrote the state may be gone.
+  if (suspension_.saving) await_last_commit();
   WorldDocument world = plan_last_world(WorldState::proposed);
   actions_.emplace_back(action::PublishWorld{world, {}});
   worlds_.propose(std::move(world));
@@ -90,8 +125,13 @@ void Job::on_suspension_deadline() {
   deadlines_.suspension = kNever;
   // Meanwhile the work may have been done.
   if (stop_has_begun() || state_ == JobState::ending) return;
-  warn(cat("the job came to no commit within ", seconds_text(options_.elastic.leave_grace),
-           " (--leave-grace)"));
+  if (suspension_.saving) {
+    warn(cat("the state cannot be kept: ", saving_text(), " were written, and nothing more for ",
+             seconds_text(kSaveTimeout)));
+  } else {
+    warn(cat("the job came to no commit within ", seconds_text(options_.elastic.leave_grace),
+             " (--leave-grace)"));
+  }
   on(event::StopRequested{suspension_.signal});
 }
 

@@ -224,7 +224,9 @@ std::vector<std::string> Job::worker_parts(TimePoint now) const {
       parts.push_back(cat(ranks_text(unstarted), " to be started", left_text(start_deadline, now)));
       break;
     case JobState::running:
-      if (is_to_suspend()) {
+      if (is_to_suspend() && suspension_.saving) {
+        parts.push_back(cat("the state to be on the disk (", saving_text(), " written)"));
+      } else if (is_to_suspend()) {
         parts.push_back(
             cat("a commit, at which the job ends", left_text(deadlines_.suspension, now)));
       } else if (worlds_.is_change_proposed()) {

@@ -158,6 +158,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LeaveRequested, host, incarnation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerLeft, host, incarnation, reason, for_good)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Described, host, incarnation, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Committed, host, incarnation, generation)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saving, host, incarnation, total, written, is_in_place)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorldEntered, generation, slowest, leave, wait, connect, vote,
                                    sync, step, received, redone)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FoundSlow, host, incarnation, is_slow)
@@ -243,6 +244,7 @@ constexpr std::array<std::string_view, std::variant_size_v<Event>> kEvents{"begi
                                                                            "worker_left",
                                                                            "described",
                                                                            "committed",
+                                                                           "saving",
                                                                            "world_entered",
                                                                            "found_slow",
                                                                            "stop_requested",

@@ -56,6 +56,21 @@ std::optional<event::WorldEntered> WorkWatch::reported(HostIndex host,
   return entered;
 }
 
+std::optional<event::Saving> WorkWatch::saving(HostIndex host,
+                                               const agent_link::WorkReports& reports) {
+  for (const auto& report : reports.workers) {
+    const StateSaving& saving = report.reading.saving;
+    const std::size_t index = job_.index_of(report.incarnation);
+    if (saving.total_bytes == 0 || index >= job_.workers().size()) continue;
+    if (job_.workers()[index].host != host) continue;
+    StateSaving& before = saving_[report.incarnation];
+    if (std::exchange(before, saving) == saving) continue;
+    return event::Saving{host, report.incarnation, saving.total_bytes, saving.written_bytes,
+                         saving.is_in_place};
+  }
+  return std::nullopt;
+}
+
 std::optional<WorkWatch::Transfer> WorkWatch::transfer() const {
   Transfer transfer;
   for (const Incarnation incarnation : receiving_) {
@@ -97,6 +112,7 @@ void WorkWatch::on_event(const Event& event) {
 void WorkWatch::end(Incarnation incarnation) {
   book_.end(incarnation);
   receiving_.erase(incarnation);
+  saving_.erase(incarnation);
 }
 
 std::vector<event::FoundSlow> WorkWatch::look(TimePoint now) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -32,6 +33,9 @@ class WorkWatch {
   std::optional<event::WorldEntered> reported(HostIndex host,
                                               const agent_link::WorkReports& reports,
                                               TimePoint now);
+  // What the job is to be told of the state that a worker of this host writes. Nothing: no more
+  // than before.
+  std::optional<event::Saving> saving(HostIndex host, const agent_link::WorkReports& reports);
   // To be called after the job has handled the event.
   void on_event(const Event& event);
   // Looks for slow ranks, at most once in SlowRanks::kRound. Returns what the job is to be told.
@@ -59,6 +63,7 @@ class WorkWatch {
   SlowRanks slow_ranks_;
   WorldEntries entries_;
   std::set<Incarnation> receiving_;  // by their newest reports
+  std::map<Incarnation, StateSaving> saving_;
   TimePoint look_at_{};
 };
 

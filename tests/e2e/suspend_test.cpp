@@ -2,6 +2,7 @@
 // takes it up.
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <unistd.h>
 
@@ -133,6 +134,68 @@ TEST_F(SuspendTest, AJobThatComesToNoCommitIsStopped) {
   EXPECT_NE(end.err.find("the job came to no commit within 0.3 s (--leave-grace)"),
             std::string::npos)
       << end.err;
+}
+
+// ---- a disk that is slow, or bad (tests/support/bad_files.c) ----
+
+class SuspendToBadDisk : public SuspendTest {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directory(disk_);
+    ::setenv("LD_PRELOAD", HVD_BAD_FILES, 1);
+    ::setenv("BAD_FILES", disk_.c_str(), 1);
+    ::setenv("BAD_FILES_MODE", (directory() / "mode").c_str(), 1);
+  }
+  void TearDown() override {
+    for (const char* const name : {"LD_PRELOAD", "BAD_FILES", "BAD_FILES_MODE"}) ::unsetenv(name);
+    SuspendTest::TearDown();
+  }
+
+  // Of a job that works until the disk goes bad.
+  ExitStatus suspend_to(const std::string& mode, const Words& flags = {}) {
+    Words words{"-np", "2", "--min-np", "1", "--state-file", state_};
+    words.insert(words.end(), flags.begin(), flags.end());
+    Process& job = start_training(words);
+    EXPECT_TRUE(step_logs().wait_for_step(5)) << job.err();
+    directory_file("mode", mode);
+    return suspend(job);
+  }
+
+  const std::filesystem::path disk_ = directory() / "disk";
+  const std::string state_ = (disk_ / "state").string();
+};
+
+// The time for a commit is not the time for writing.
+TEST_F(SuspendToBadDisk, ASlowDiskIsWaitedFor) {
+  const ExitStatus end = suspend_to("slow 6000", {"--leave-grace", "1"});
+  EXPECT_EQ(end.code, kSuspended) << end.err;
+  EXPECT_NE(end.err.find("all have committed, and rank 0 on localhost#0 writes the state"),
+            std::string::npos)
+      << end.err;
+  EXPECT_EQ(end.err.find("came to no commit"), std::string::npos) << end.err;
+  EXPECT_TRUE(std::filesystem::exists(state_));
+}
+
+TEST_F(SuspendToBadDisk, AFullDiskEndsTheJobAtOnceWithTheReason) {
+  const ExitStatus end = suspend_to("full", {"--leave-grace", "600"});
+  EXPECT_EQ(end.code, 1) << end.err;
+  EXPECT_NE(end.err.find(cat("could not keep the state in ", state_, ": write: No space left")),
+            std::string::npos)
+      << end.err;
+  EXPECT_EQ(end.err.find("is started again"), std::string::npos) << end.err;
+  EXPECT_EQ(end.err.find("generation 2"), std::string::npos) << end.err;
+  EXPECT_FALSE(std::filesystem::exists(state_));
+}
+
+// The file is complete: that is no failure.
+TEST_F(SuspendToBadDisk, ADirectoryThatCannotBeSyncedIsAWarning) {
+  const ExitStatus end = suspend_to("no-sync");
+  EXPECT_EQ(end.code, kSuspended) << end.err;
+  EXPECT_NE(
+      end.err.find(cat("the state is in ", state_, ", but a crash of the machine may lose it")),
+      std::string::npos)
+      << end.err;
+  EXPECT_TRUE(std::filesystem::exists(state_));
 }
 
 TEST_F(SuspendTest, AStateThatCannotBeKeptIsAnErrorThatNamesTheFile) {

@@ -1,11 +1,16 @@
 #include "worker/elastic/progress.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
+#include <future>
+#include <memory>
 #include <span>
+#include <string_view>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "base/thread_group.h"
 #include "worker/elastic/saved_state.h"
 
 namespace hvd::worker {
@@ -14,14 +19,26 @@ using runtime::Failure;
 
 namespace {
 
-// Rank 0's status, on all ranks. Its message continues "could not".
-Failure agree(StateChannel& channel, const Status& own) {
-  std::string why = own.message();
+// Rank 0 writes the state and is not done.
+constexpr std::string_view kStillWriting = "\x01";
+// All ranks hear of it so often: a rank that says nothing for long seems to hang.
+constexpr std::chrono::seconds kTellEvery{1};
+
+// What rank 0 says, on all ranks.
+Failure hear(StateChannel& channel, std::string& why) {
   constexpr std::size_t kLength = 1'000;  // the same on all ranks
   why.resize(kLength);
   auto told = channel.broadcast("rank 0 says", 0, std::as_writable_bytes(std::span(why)));
-  if (!told.ok()) return told;
   why.resize(why.find_last_not_of('\0') + 1);
+  return told;
+}
+
+// Rank 0's status, on all ranks. Its message continues "could not".
+Failure agree(StateChannel& channel, const Status& own) {
+  std::string why = own.message();
+  do {
+    if (auto told = hear(channel, why); !told.ok()) return told;
+  } while (why == kStillWriting);
   if (why.empty()) return {};
   return Status(Code::invalid_argument, cat("elastic::State: rank 0 could not ", why));
 }
@@ -119,9 +136,32 @@ void Progress::keep_lock() {
   HVD_LOG(warning, "this job cannot " << taken.message());
 }
 
-Status Progress::keep_state() {
+Status Progress::keep_state(SaveMeter& meter, const std::atomic<bool>& is_given_up) {
   HVD_RETURN_IF_ERROR(state_lock_.take());
-  return save_state(state_file_, store_);
+  return save_state(state_file_, store_, meter, is_given_up);
+}
+
+Failure Progress::keep_and_tell(StateChannel& channel, SaveMeter& meter, const SaveReport& report) {
+  std::atomic<bool> is_given_up = false;
+  const auto keep = std::make_shared<std::packaged_task<Status()>>(
+      [&] { return keep_state(meter, is_given_up); });
+  auto kept = keep->get_future();
+  ThreadGroup threads;
+  const Status started = threads.start([keep] { (*keep)(); });
+  if (!started.ok()) {
+    return agree(channel, started.with_context(cat("keep the state in ", state_file_)));
+  }
+  Failure told;
+  while (told.ok() && kept.wait_for(kTellEvery) != std::future_status::ready) {
+    report({});
+    std::string still(kStillWriting);
+    told = hear(channel, still);
+  }
+  is_given_up = true;
+  threads.join();
+  const Status saved = kept.get();
+  report(saved);
+  return told.ok() ? agree(channel, saved) : told;
 }
 
 Status Progress::remove_state() {
@@ -130,13 +170,12 @@ Status Progress::remove_state() {
   return remove_saved_state(state_file_);
 }
 
-Failure Progress::suspend(CommitProtocol& protocol) {
+Failure Progress::suspend(CommitProtocol& protocol, SaveMeter& meter, const SaveReport& report) {
   if (state_file_.empty()) return {};
   StateChannel& channel = protocol.channel();
   const bool keeps = channel.rank() == 0;
-  if (auto told = agree(channel, keeps ? keep_state() : Status()); !told.ok()) {
-    return told;
-  }
+  auto told = keeps ? keep_and_tell(channel, meter, report) : agree(channel, {});
+  if (!told.ok()) return told;
   // All ranks stay until all of them know.
   (void)channel.barrier("suspended");
   state_lock_.release();

@@ -6,6 +6,7 @@
 // differently, data_loss if the state is lost (begin()) or differs between ranks (all others).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -17,6 +18,7 @@
 #include "worker/elastic/state_lock.h"
 #include "worker/elastic/store.h"
 #include "worker/process/entry_timer.h"
+#include "worker/process/save_meter.h"
 
 namespace hvd::worker {
 
@@ -48,8 +50,10 @@ class Progress {
   // All ranks get the content of rank 0's objects; nothing is committed.
   runtime::Failure sync(CommitProtocol& protocol);
   // After a commit at which all leave: rank 0 keeps the state in the file, and all know whether it
-  // could.
-  runtime::Failure suspend(CommitProtocol& protocol);
+  // could. It may take as long as the disk needs: `meter` says how far it is, and `report` is
+  // called on rank 0 once a second meanwhile, and in the end with what became of it.
+  using SaveReport = std::function<void(const Status& saved)>;
+  runtime::Failure suspend(CommitProtocol& protocol, SaveMeter& meter, const SaveReport& report);
   // All have finished: what was committed is of no use any more.
   runtime::Failure finish(CommitProtocol& protocol);
   // The kept states are dropped, and the objects stay as they are.
@@ -68,7 +72,8 @@ class Progress {
   runtime::Failure take_beginning(CommitProtocol& protocol, const CommitId& id);
   // Rank 0's part, with the lock on the state file.
   Status read_state();
-  Status keep_state();
+  Status keep_state(SaveMeter& meter, const std::atomic<bool>& is_given_up);
+  runtime::Failure keep_and_tell(StateChannel& channel, SaveMeter& meter, const SaveReport& report);
   Status remove_state();
   // The rank 0 that had the lock may be gone.
   void keep_lock();

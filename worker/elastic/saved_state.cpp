@@ -11,6 +11,7 @@
 
 #include "base/checksum.h"
 #include "base/hex.h"
+#include "base/log.h"
 #include "base/security/crypto.h"
 #include "base/security/trusted_file.h"
 #include "base/text.h"
@@ -83,12 +84,43 @@ Status sync_directory(const std::string& file) {
   return {};
 }
 
-Status write_file(int fd, std::string_view head, std::span<const std::byte> bytes) {
+// What the state is written with.
+struct Writing {
+  std::string_view head;
+  std::span<const std::byte> bytes;
+  SaveMeter& meter;
+  const std::atomic<bool>& is_given_up;
+};
+
+// Piece by piece, each of which is on the disk before the one after the next is written: so the
+// meter moves as the disk does, and little is left for the last sync.
+Status write_pieces(int fd, const Writing& writing) {
+  constexpr std::size_t kPiece = std::size_t{16} << 20;
+  const off_t begin = ::lseek(fd, 0, SEEK_CUR);
+  constexpr unsigned kToDisk =
+      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  std::size_t done = 0;
+  while (done < writing.bytes.size()) {
+    if (writing.is_given_up) return {Code::aborted, "it was given up"};
+    const std::size_t size = std::min(kPiece, writing.bytes.size() - done);
+    HVD_RETURN_IF_ERROR(write_all(fd, writing.bytes.subspan(done, size)));
+    // Errors come again with the last sync.
+    const off_t at = begin + static_cast<off_t>(done);
+    (void)::sync_file_range(fd, at, static_cast<off_t>(size), SYNC_FILE_RANGE_WRITE);
+    if (done > 0) (void)::sync_file_range(fd, at - static_cast<off_t>(kPiece), kPiece, kToDisk);
+    done += size;
+    writing.meter.wrote(size);
+  }
+  return {};
+}
+
+Status write_file(int fd, const Writing& writing) {
   const runtime::WriteSignalShield shield(SIGXFSZ);
-  const std::string checksum = WireWriter().u64(checksum_of_file(head, bytes)).take();
-  HVD_RETURN_IF_ERROR(write_all(fd, bytes_of(head)));
+  const std::string checksum =
+      WireWriter().u64(checksum_of_file(writing.head, writing.bytes)).take();
+  HVD_RETURN_IF_ERROR(write_all(fd, bytes_of(writing.head)));
   HVD_RETURN_IF_ERROR(write_all(fd, bytes_of(checksum)));
-  HVD_RETURN_IF_ERROR(write_all(fd, bytes));
+  HVD_RETURN_IF_ERROR(write_pieces(fd, writing));
   if (::fsync(fd) != 0) return Status::from_errno("sync", errno);
   return {};
 }
@@ -105,15 +137,14 @@ UniqueFd make_new(const std::string& file) {
 
 // The file has no name while it is written, if the file system can do that: then nothing is left of
 // it when this process is killed.
-Status write_new_file(const std::string& name, std::string_view head,
-                      std::span<const std::byte> bytes) {
+Status write_new_file(const std::string& name, const Writing& writing) {
   const UniqueFd nameless = make_nameless_beside(name);
   if (!nameless) {
     const UniqueFd fd = make_new(name);
     if (!fd) return Status::from_errno(cat("create ", name), errno);
-    return write_file(fd.get(), head, bytes);
+    return write_file(fd.get(), writing);
   }
-  HVD_RETURN_IF_ERROR(write_file(nameless.get(), head, bytes));
+  HVD_RETURN_IF_ERROR(write_file(nameless.get(), writing));
   const std::string link = cat("/proc/self/fd/", nameless.get());
   if (::linkat(AT_FDCWD, link.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) return {};
   return Status::from_errno(cat("create ", name), errno);
@@ -194,21 +225,31 @@ Status check_place(const std::string& file) {
 
 }  // namespace
 
-Status save_state(const std::string& file, Store& store) {
+Status save_state(const std::string& file, Store& store, SaveMeter& meter,
+                  const std::atomic<bool>& is_given_up) {
   const std::string what = cat("keep the state in ", file);
   if (!store.device().empty()) {
     return {Code::failed_precondition, cat(what, ": tensors of a GPU cannot be kept in a file")};
   }
   const Copy& copy = store.to_send();
+  meter.begin(std::max<std::uint64_t>(1, copy.bytes.bytes().size()));
   const std::string beside = name_beside(file);
-  Status written = write_new_file(beside, head_of(store.shape(), copy.sizes), copy.bytes.bytes());
+  const std::string head = head_of(store.shape(), copy.sizes);
+  Status written = write_new_file(beside, {head, copy.bytes.bytes(), meter, is_given_up});
   if (written.ok() && ::rename(beside.c_str(), file.c_str()) != 0) {
     written = Status::from_errno("rename", errno);
   }
-  if (!written.ok()) ::unlink(beside.c_str());
-  if (written.ok()) written = sync_directory(file);
   store.let_go();
-  return written.with_context(what);
+  if (!written.ok()) {
+    ::unlink(beside.c_str());
+    return written.with_context(what);
+  }
+  meter.put_in_place();
+  if (const Status synced = sync_directory(file); !synced.ok()) {
+    HVD_LOG(warning, "the state is in " << file << ", but a crash of the machine may lose it: "
+                                        << synced.message());
+  }
+  return {};
 }
 
 Status read_saved_state(const std::string& file, Store& store) {

@@ -8,17 +8,22 @@
 // Errors name the file. For one thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
 #include "base/status.h"
 #include "worker/elastic/store.h"
+#include "worker/process/save_meter.h"
 
 namespace hvd::worker {
 
 // Whole or not at all: without a name first, or with another one where the file system needs one.
-// The file is readable by this user only.
-Status save_state(const std::string& file, Store& store);
+// The file is readable by this user only. Once it has its name this is ok; if its directory cannot
+// be brought to the disk, a crash of the machine may still take it, and a warning says so. The file
+// need not be written any more once `is_given_up`: aborted.
+Status save_state(const std::string& file, Store& store, SaveMeter& meter,
+                  const std::atomic<bool>& is_given_up);
 
 // Into store.to_receive(), for take_over(). not_found: there is no such file. data_loss: it is
 // damaged, or not such a file. invalid_argument: it holds another program's state.

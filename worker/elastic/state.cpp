@@ -114,7 +114,15 @@ void StateImpl::commit(std::string_view call) {
   if (next.empty() || membership == nullptr) return;
 
   if (worker::Membership::is_last(next)) {
-    if (const auto suspended = progress_.suspend(protocol); !suspended.ok()) raise(suspended);
+    const auto report = [membership](const Status& saved) {
+      if (saved.ok()) membership->agent().send_work();
+      // Nobody else could keep it there either.
+      if (!saved.ok() && saved.code() != Code::aborted) {
+        (void)membership->agent().send_left(cat("it could not ", saved.message()), true);
+      }
+    };
+    const auto suspended = progress_.suspend(protocol, process.save_meter(), report);
+    if (!suspended.ok()) raise(suspended);
   }
 
   at_commit_ = true;

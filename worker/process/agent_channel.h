@@ -78,6 +78,8 @@ class AgentChannel {
   // One line on stderr, and the end: at once, whatever other threads do.
   [[noreturn]] static void end_process(const std::string& why);
 
+  // The work so far, at once.
+  void send_work();
   Status send_initialised();
   Status send_done();
   Status send_ready();
@@ -99,7 +101,6 @@ class AgentChannel {
   void handle(const Frame& frame);
   TimePoint late_at() const;
   void end_if_late();
-  void send_work();
   Status send(const std::string& frame);
 
   const pid_t opener_;

@@ -73,7 +73,8 @@ std::vector<std::string> ranked_names(const std::vector<WorldMember>& members) {
   return names;
 }
 
-WorkReading reading_of(runtime::WorkMeter& meter, EntryTimer& entry_timer) {
+WorkReading reading_of(runtime::WorkMeter& meter, EntryTimer& entry_timer,
+                       const SaveMeter& save_meter) {
   const auto now = runtime::trace::nanoseconds_now();
   const auto counted = meter.read(now);
 
@@ -90,6 +91,7 @@ WorkReading reading_of(runtime::WorkMeter& meter, EntryTimer& entry_timer) {
     entry_timer.step_ended(TimePoint(std::chrono::nanoseconds(counted.first_step)));
   }
   reading.entry = entry_timer.read();
+  reading.saving = save_meter.read();
   return reading;
 }
 
@@ -201,7 +203,7 @@ Status ProcessWorld::open_agent(const std::string& descriptor) {
     const std::lock_guard lock(mutex_);
     agent_ = *channel;
     agent_->answer_by([this](bool wants_dump) { return activity(wants_dump); });
-    agent_->report_work_by([this] { return reading_of(*meter_, entry_timer_); });
+    agent_->report_work_by([this] { return reading_of(*meter_, entry_timer_, save_meter_); });
   }
   if (!agent_->is_of_this_process()) {
     return {Code::failed_precondition,

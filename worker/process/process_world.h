@@ -28,6 +28,7 @@
 #include "worker/process/entry_timer.h"
 #include "worker/process/high_water.h"
 #include "worker/process/membership.h"
+#include "worker/process/save_meter.h"
 #include "worker/process/set_table.h"
 #include "worker/process/settings.h"
 #include "worker/process/world_teardown.h"
@@ -146,6 +147,7 @@ class ProcessWorld {
   bool needs_next() const;
   // Measures the way into each world.
   EntryTimer& entry_timer() { return entry_timer_; }
+  SaveMeter& save_meter() { return save_meter_; }
   // The state is in place, and this rank is in the same run as the others: the program takes its
   // first step in this world.
   void expect_first_step();
@@ -241,6 +243,7 @@ class ProcessWorld {
   std::uint64_t finished_runs_ = 0;  // likewise, over on all ranks
 
   bool had_world_ = false;  // under mutex_; whatever became of it
+  SaveMeter save_meter_;    // safe from any thread
 };
 
 }  // namespace hvd::worker

@@ -8,7 +8,7 @@ const KEPT = 10000; // in memory
 const SHOWN = 1000; // in the document
 
 const KIND_OF_EVENT = {
-  committed: "worlds", world_entered: "worlds",
+  committed: "worlds", saving: "worlds", world_entered: "worlds",
   launched: "workers", launch_failed: "workers", initialised: "workers", worker_ready: "workers",
   leave_requested: "workers", worker_left: "workers", done: "workers", exited: "workers",
   described: "workers",
@@ -64,6 +64,7 @@ const WORDS = {
   leave_requested: (e) => `${worker(e)} was told to leave`,
   worker_left: (e) => `${worker(e)} has left${e.reason ? `: ${e.reason}` : ""}`,
   described: (e) => `${worker(e)}: ${e.text}`,
+  saving: (e) => `${worker(e)} has written ${e.written} of ${e.total} bytes of the state`,
   committed: (e) => `${worker(e)} has gone over to world ${e.generation} at a commit`,
   world_entered: (e) => `all members of world ${e.generation} are at work`,
   stop_requested: (e) => `asked to stop (${signal(e.signal_number)})`,

@@ -418,8 +418,15 @@ class GoldenScript {
     if (name == "standby") return event::WorkerReady{where, incarnation};
     if (name == "leave") return event::LeaveRequested{where, incarnation};
     if (name == "left") return event::WorkerLeft{where, incarnation, rest(words)};
+    if (name == "gives_up") return event::WorkerLeft{where, incarnation, rest(words), true};
     if (name == "slow" || name == "fast") {
       return event::FoundSlow{where, incarnation, name == "slow"};
+    }
+    // "saving 0 1 900 300": of 900 bytes; "saving 0 1 900 900 in place"
+    if (name == "saving") {
+      const auto total = static_cast<std::uint64_t>(number(words));
+      const auto written = static_cast<std::uint64_t>(number(words));
+      return event::Saving{where, incarnation, total, written, !rest(words).empty()};
     }
     if (name == "committed") {
       return event::Committed{where, incarnation, static_cast<std::uint64_t>(number(words))};

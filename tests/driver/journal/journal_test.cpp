@@ -53,6 +53,7 @@ const std::vector<Event>& all_events() {
       event::WorkerLeft{1, 2, "no memory", true},
       event::Described{1, 2, "it sleeps"},
       event::Committed{1, 2, 3},
+      event::Saving{1, 2, 30, 4, true},
       event::WorldEntered{2, 3, Duration(1), Duration(20), Duration(300), Duration(4'000),
                           Duration(50'000), Duration(600'000), 7'000'000, 12},
       event::StopRequested{15},
@@ -321,14 +322,14 @@ TEST_F(JournalFile, IsTheUsersAloneAndReplacesAnOlderOne) {
   ASSERT_TRUE(journal.ok());
   const JobStart start;
   EXPECT_TRUE(journal->begin({.id = "a0"}, start).ok());
-  EXPECT_EQ(content(), journal_head({.id = "a0"}, start));
   EXPECT_TRUE(journal->flush().ok());
+  EXPECT_EQ(content(), journal_head({.id = "a0"}, start));
   // Quiet steps wait for one that is not.
   EXPECT_TRUE(journal->step(event::Tick{}, {}, {}, {}, {}).ok());
   EXPECT_EQ(content(), journal_head({.id = "a0"}, start));
   EXPECT_TRUE(journal->step(event::Begin{}, {}, {}, {}, {}).ok());
-  EXPECT_EQ(content(), journal_head({.id = "a0"}, start) +
   EXPECT_TRUE(journal->flush().ok());
+  EXPECT_EQ(content(), journal_head({.id = "a0"}, start) +
                            journal_line(event::Tick{}, {}, {}, {}, {}) +
                            journal_line(event::Begin{}, {}, {}, {}, {}));
 }
@@ -347,8 +348,8 @@ TEST_F(JournalFile, IsLeftAloneWhileAnotherHvdrunWritesIt) {
   ASSERT_TRUE(third.ok()) << third.status().to_string();
   EXPECT_EQ(content(), journal_head({.id = "a0"}, {}));
   ASSERT_TRUE(third->begin({.id = "b1"}, {}).ok());
-  EXPECT_EQ(content(), journal_head({.id = "b1"}, {}));
   ASSERT_TRUE(third->flush().ok());
+  EXPECT_EQ(content(), journal_head({.id = "b1"}, {}));
 }
 
 // Nobody reads at first, and later too slowly.
@@ -363,8 +364,8 @@ TEST_F(JournalFile, MayBeAPipeAndNeverHoldsUpHvdrun) {
   for (int line = 0; written.ok() && line < 10'000; ++line) {
     written = journal->step(event::Begin{}, {}, {}, {}, {});
   }
-  EXPECT_FALSE(written.ok());
   if (written.ok()) written = journal->flush();
+  EXPECT_FALSE(written.ok());
 }
 
 TEST_F(JournalFile, IsNamedInTheErrorIfItCannotBeCreated) {
@@ -382,10 +383,10 @@ TEST_F(JournalFile, EndsWhereItCannotGrow) {
   EXPECT_EQ(failed.code(), Status::from_errno("", ENOSPC).code());
   EXPECT_NE(failed.message().find("/dev/full"), std::string::npos);
   EXPECT_TRUE(journal->step(event::Begin{}, {}, {}, {}, {}).ok());
-}
   EXPECT_TRUE(journal->flush().ok());
   EXPECT_FALSE(journal->is_open());
   EXPECT_EQ(journal->missing(), 2U);
+}
 
 TEST_F(JournalFile, IsAbridgedFromASizeOn) {
   const std::string head = journal_head({.id = "a0"}, {});
@@ -401,9 +402,9 @@ TEST_F(JournalFile, IsAbridgedFromASizeOn) {
   happens(event::Tick{});
   happens(event::Heard{1});
   expected += journal_line_of_abridgement({}) + happens(event::Begin{});
-  EXPECT_EQ(content(), expected);
   ASSERT_TRUE(journal->flush().ok());
   EXPECT_EQ(journal->missing(), 0U);
+  EXPECT_EQ(content(), expected);
 
   std::istringstream in(expected);
   const auto replayed = replay(in);
@@ -423,9 +424,9 @@ TEST_F(JournalFile, EndsBeforeItIsLargerThanItMayBe) {
   EXPECT_NE(full.message().find(file()), std::string::npos) << full.message();
   EXPECT_TRUE(journal->step(event::Begin{}, {}, {}, {}, {}).ok()) << "the error is told once";
   EXPECT_FALSE(journal->is_open());
-  EXPECT_EQ(content(), head + line);
   ASSERT_TRUE(journal->flush().ok());
   EXPECT_EQ(journal->missing(), 2U) << "one too many, and one after the end";
+  EXPECT_EQ(content(), head + line);
 }
 
 class KeptJournals : public testing::Test {

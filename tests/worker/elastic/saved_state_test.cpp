@@ -27,6 +27,12 @@ using elastic::CommitMode;
 using elastic::detail::handler_of;
 using test::read_file;
 
+// By nobody who gives up.
+Status save_state(const std::string& file, Store& store) {
+  SaveMeter meter;
+  return worker::save_state(file, store, meter, false);
+}
+
 // The state of a small program.
 struct Program {
   std::string weights;
@@ -143,6 +149,24 @@ TEST_F(SavedState, OfWhichAnyBitHasChangedIsRefused) {
   write(whole);
   Program program;
   EXPECT_TRUE(read_saved_state(file(), program.store).ok()) << "the file itself was good";
+}
+
+TEST_F(SavedState, TellsHowFarItIsAndIsLeftWhenItIsGivenUp) {
+  Program program;
+  program.weights = std::string(50 << 20, 'w');
+  program.store.keep({1, 1});
+  SaveMeter meter;
+  const Status given_up = worker::save_state(file(), program.store, meter, true);
+  EXPECT_EQ(given_up.code(), Code::aborted);
+  EXPECT_EQ(names(), std::vector<std::string>{});
+  EXPECT_FALSE(meter.read().is_in_place);
+
+  ASSERT_TRUE(worker::save_state(file(), program.store, meter, false).ok());
+  EXPECT_GT(meter.read().total_bytes, program.weights.size());
+  EXPECT_EQ(meter.read().written_bytes, meter.read().total_bytes);
+  EXPECT_TRUE(meter.read().is_in_place);
+  Program again;
+  ASSERT_TRUE(read_saved_state(file(), again.store).ok()) << "all pieces are there";
 }
 
 TEST_F(SavedState, OfAnotherKindIsRefusedByWhatItIs) {
