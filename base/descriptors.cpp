@@ -94,11 +94,16 @@ bool close_descriptors(unsigned first, unsigned last) {
 Result<UniqueFd> watch_child(pid_t child) {
   UniqueFd watch(open_pidfd(child));
   if (watch) return watch;
-  if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ESRCH) {
+  const bool has_gone = errno == ESRCH;
+  if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
     return Status::from_errno("pidfd_open", errno);
   }
   auto pipe = make_pipe();
   HVD_RETURN_IF_ERROR(pipe.status());
+  if (has_gone) {
+    pipe->write_end.reset();
+    return std::move(pipe->read_end);
+  }
   try {
     // The thread closes its end of the pipe when the child has ended. It is detached, since it
     // outlives this call and the caller gets no more than a descriptor: there is one for each

@@ -15,8 +15,8 @@ namespace hvd {
 bool close_descriptors(unsigned first, unsigned last = ~0U);
 
 // A descriptor that becomes readable when this child of the process has ended; the child is still
-// to be reaped. Without pidfd_open() a thread waits for it. Not for the child of a fork beside
-// threads.
+// to be reaped, unless the kernel has done that (where SIGCHLD is ignored). Without pidfd_open() a
+// thread waits for it. Not for the child of a fork beside threads.
 Result<UniqueFd> watch_child(pid_t child);
 
 // Whether poll() reports one of these events now, or an error or the end of the other side.

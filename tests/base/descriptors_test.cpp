@@ -89,6 +89,22 @@ TEST_P(Descriptors, TellOfTheEndOfAChild) {
   EXPECT_EQ(code, 0);
 }
 
+TEST_P(Descriptors, TellOfTheEndOfAChildThatTheKernelHasReapedAlready) {
+  const int code = in_child([] {
+    std::signal(SIGCHLD, SIG_IGN);
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(3);
+    // It waits until no child is left, and then finds none.
+    if (::waitpid(child, nullptr, 0) != -1) return 1;
+    const auto watch = watch_child(child);
+    if (!watch.ok()) return 2;
+    pollfd ended{watch->get(), POLLIN, 0};
+    return ::poll(&ended, 1, 60'000) == 1 ? 0 : 3;
+  });
+  if (code == kCannot) GTEST_SKIP() << "this kernel takes no filter for system calls";
+  EXPECT_EQ(code, 0);
+}
+
 TEST_P(Descriptors, RandomBytesAreHadAllTheSame) {
   const int code = in_child([] {
     std::array<unsigned char, 64> bytes{};
