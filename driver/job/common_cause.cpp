@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::size_t kManyHosts = 3;
 constexpr std::size_t kManySlots = 3;
+// It is chance which of two rules finds that first.
+constexpr const char* kNobodyJoined = "no worker got as far as joining the others";
 
 std::size_t hosts_of(const std::vector<CommonCause::Failed>& failures) {
   std::set<std::string> hosts;
@@ -100,7 +102,7 @@ std::optional<CommonCause::Verdict> CommonCause::judge_fresh(const Situation& si
     // With so few to choose from others may have been left out.
     const std::size_t enough = std::min(kManySlots, std::max<std::size_t>(situation.slots, 1));
     if (hosts == 1 && slots < enough) return std::nullopt;
-    return Verdict{"no worker got as far as joining the others", first};
+    return Verdict{kNobodyJoined, first};
   }
   const bool everywhere = slots >= kManySlots && hosts >= std::min(kManyHosts, usable);
   if (!situation.too_few || !everywhere) return std::nullopt;
@@ -115,10 +117,10 @@ std::optional<CommonCause::Verdict> CommonCause::judge_worlds(const Situation& s
   const std::size_t hosts = hosts_of(failed_worlds_);
   if (slots < std::min(kManySlots, situation.slots)) return std::nullopt;
   if (hosts < std::min(kManyHosts, situation.hosts)) return std::nullopt;
-  return Verdict{
-      cat(failed_worlds_.size(), " worlds failed this way one after the other, first in ",
-          places_text(slots, hosts)),
-      failed_worlds_.front().worker};
+  return Verdict{cat(kNobodyJoined, ", and ", failed_worlds_.size(),
+                     " worlds failed this way one after the other, first in ",
+                     places_text(slots, hosts)),
+                 failed_worlds_.front().worker};
 }
 
 std::optional<CommonCause::Verdict> CommonCause::judge_together() const {

@@ -151,7 +151,8 @@ TEST_F(CommonCauseTest, is_found_when_more_worlds_than_restarts_fail_in_several_
   EXPECT_EQ(world_fails(b0), "");
   EXPECT_EQ(world_fails(c0), "");
   EXPECT_EQ(world_fails(a1),
-            "4 worlds failed this way one after the other, first in 3 slots of 3 hosts");
+            "no worker got as far as joining the others, and 4 worlds failed this way one after "
+            "the other, first in 3 slots of 3 hosts");
   EXPECT_EQ(first_, 2U);
 }
 
