@@ -254,6 +254,77 @@ def test_a_sum_is_added_to_the_one_before(set_to_none):
         optimizer.zero_grad(set_to_none=set_to_none)
 
 
+def test_a_sum_that_was_replaced_counts_once():
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), op=hvd.Sum)
+    for _ in range(2):
+        optimizer.zero_grad(set_to_none=True)
+        parameter.sum().backward()
+        parameter.grad = parameter.grad * 1
+        parameter.sum().backward()
+        assert parameter.grad.item() == 2 * hvd.size()
+        parameter.grad = parameter.grad * 1
+        torch.autograd.grad(parameter.sum(), parameter)
+        optimizer.step()
+        assert parameter.grad.item() == 2 * hvd.size()
+
+
+def test_what_one_rank_looks_at_needs_no_other():
+    model = torch.nn.Linear(2, 1)
+    hvd.broadcast_parameters(model.state_dict(), 0)
+    optimizer = sgd(model)
+    for step in range(4):
+        optimizer.zero_grad()
+        loss = (model(torch.ones(1, 2)) * (hvd.rank() + 1)).sum()
+        loss.backward(retain_graph=True)
+        if step == 2 and hvd.rank() == 0:
+            torch.autograd.grad(loss, list(model.parameters()))
+        optimizer.step()
+    expect_equal(model)
+
+
+@pytest.mark.parametrize("skipped", [0, 1])
+def test_a_rank_may_use_one_of_two_optimizers(skipped):
+    models = [torch.nn.Linear(2, 1), torch.nn.Linear(2, 2)]
+    for model in models:
+        hvd.broadcast_parameters(model.state_dict(), 0)
+    optimizers = [sgd(model) for model in models]
+    for step in range(3):
+        for one in optimizers:
+            one.zero_grad()
+        loss = models[1](torch.ones(1, 2)).sum()
+        if step != skipped or hvd.rank() == 0:
+            loss = loss + models[0](torch.ones(1, 2)).sum()
+        loss.backward()
+        for one in optimizers:
+            one.step()
+    for model in models:
+        expect_equal(model)
+
+
+def test_a_rank_without_a_batch_after_a_step_that_was_left_out():
+    model = torch.nn.Linear(2, 1)
+    hvd.broadcast_parameters(model.state_dict(), 0)
+    optimizer = sgd(model)
+    for step in range(4):
+        model.zero_grad(set_to_none=True)
+        if step != 2 or hvd.rank() == 0:
+            model(torch.ones(3, 2) * (hvd.rank() + 1 + step)).mean().backward()
+        if step != 1:
+            optimizer.step()
+            expect_equal(model)
+
+
+def test_a_layer_that_was_frozen_is_reduced_in_its_first_pass():
+    weight = torch.nn.Parameter(torch.zeros(2), requires_grad=False)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0))
+    assert not weight.requires_grad
+    weight.requires_grad_(True)
+    (weight.sum() * (hvd.rank() + 1)).backward()
+    assert weight.grad.tolist() == [(hvd.size() + 1) / 2] * 2
+    optimizer.step()
+
+
 def test_a_step_between_the_passes_of_another_reduces_what_is_there():
     parameter = torch.nn.Parameter(torch.zeros(1))
     inner = torch.optim.SGD([parameter], lr=1.0)

@@ -558,6 +558,44 @@ def gradients_that_the_program_makes(way):
     return step
 
 
+@program(ddp=False)
+def gradients_that_are_copied_in_place(way):
+    module, masters = network(), network()
+    way.model(module)
+    way.model(masters)
+    optimizer = way.optimizer(sgd(masters), masters.named_parameters())
+
+    def step(i):
+        module.load_state_dict(masters.state_dict())
+        module.zero_grad()
+        way.loss(lambda rank: square(module(batch(rank, i)))).backward()
+        for own, master in zip(module.parameters(), masters.parameters()):
+            if master.grad is None:
+                master.grad = torch.empty_like(master)
+            master.grad.data.copy_(own.grad.data)
+        optimizer.step()
+
+    return step
+
+
+@program(least_torch=(2, 1), ddp=False)  # its average of clipped gradients is another one
+def hooks_of_the_program_change_gradients(way):
+    module, wrapped, optimizer = one_network(way, functools.partial(sgd, momentum=0.9))
+
+    def halve(parameter):
+        parameter.grad.mul_(0.5)
+
+    for parameter in module.parameters():
+        parameter.register_post_accumulate_grad_hook(halve)
+
+    def step(i):
+        optimizer.zero_grad()
+        way.loss(lambda rank: square(wrapped(batch(rank, i)))).backward()
+        optimizer.step()
+
+    return step
+
+
 @program()
 def a_gradient_penalty(way):
     _, wrapped, optimizer = one_network(way, sgd)
@@ -699,6 +737,34 @@ def a_backward_pass_fails_and_is_repeated(way):
     return step
 
 
+@program(ddp=False)
+def a_pass_fails_behind_a_checkpoint(way):
+    torch.manual_seed(12)
+    module = torch.nn.ModuleList([torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)]).double()
+    way.model(module)
+    optimizer = way.optimizer(sgd(module), module.named_parameters())
+    kept = []  # as a traceback, or a list of losses, keeps them
+
+    def step(i):
+        for fails in (i == 2, False):
+            optimizer.zero_grad(set_to_none=True)
+
+            def loss(rank):
+                hidden = Fails.apply(module[0](batch(rank, i)), fails)
+                return square(checkpoint(module[1], hidden, use_reentrant=True))
+
+            kept.append(way.loss(loss))
+            try:
+                kept[-1].backward()
+            except MemoryError:
+                continue
+            break
+        torch.nn.utils.clip_grad_norm_(module.parameters(), 0.05)
+        optimizer.step()
+
+    return step
+
+
 @program()
 def a_graph_that_grows_over_steps(way):
     module = torch.nn.RNN(4, 4)
@@ -745,11 +811,19 @@ def rows_of_a_table(way):
     torch.manual_seed(10)
     module = torch.nn.Embedding(10, 4, sparse=True).double()
     wrapped = way.model(module)
-    optimizer = way.optimizer(sgd(module, lr=0.5), module.named_parameters())
+    other = torch.nn.Parameter(torch.ones(4, dtype=torch.float64))
+    way.model(torch.nn.ParameterList([other]))
+    named = [("table", module.weight), ("other", other)]
+    optimizer = way.optimizer(torch.optim.SGD([one for _, one in named], lr=0.5), named)
 
     def step(i):
-        optimizer.zero_grad()
-        way.loss(lambda rank: square(wrapped(torch.tensor([rank % 10, i, 0])))).backward()
+        optimizer.zero_grad(set_to_none=i % 2 == 1)
+
+        def loss(rank):
+            rows = wrapped(torch.tensor([rank % 10, i, 0]))
+            return square(other * (0 if i == 2 else rows) + (0 if (rank + i) % 2 else other))
+
+        way.loss(loss).backward()
         optimizer.step()
 
     return step
