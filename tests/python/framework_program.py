@@ -1,8 +1,12 @@
 """Trains with Lightning, Accelerate or the Trainer of Transformers, and prints the weights.
 
-framework_program.py lightning|accelerate|trainer BACKEND DIRECTORY
+framework_program.py lightning|uneven|accelerate|trainer BACKEND DIRECTORY
+
+uneven: Lightning in a job of four workers, three on one host and one on another. All are on this
+one, and the last is told what hvdrun tells it there.
 """
 
+import os
 import sys
 
 import torch
@@ -21,7 +25,7 @@ def loss_of(model, batch):
     return (model(batch[0]) - batch[1]).pow(2).mean()
 
 
-def with_lightning():
+def with_lightning(devices=2, strategy=None, plugins=None):
     import lightning
     from lightning.pytorch.strategies import DDPStrategy
 
@@ -31,23 +35,48 @@ def with_lightning():
             self.model = torch.nn.Linear(8, 1)
 
         def training_step(self, batch, _):
+            seen.append(len(batch[0]))
             return loss_of(self.model, batch)
 
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
+    seen = []
     module = Module()
     trainer = lightning.Trainer(
         accelerator="cpu",
-        devices=2,
+        devices=devices,
         max_epochs=2,
-        strategy=DDPStrategy(process_group_backend=backend),
+        strategy=(strategy or DDPStrategy)(process_group_backend=backend),
+        plugins=plugins,
         enable_progress_bar=False,
         enable_checkpointing=False,
         logger=False,
     )
     trainer.fit(module, torch.utils.data.DataLoader(data, batch_size=16, shuffle=True))
+    assert sum(seen) == 2 * len(data) // dist.get_world_size(), seen
     return module
+
+
+def with_uneven_lightning():
+    from lightning.fabric.plugins.environments import TorchElasticEnvironment
+    from lightning.pytorch.strategies import DDPStrategy
+
+    class Environment(TorchElasticEnvironment):
+        def validate_settings(self, num_devices, num_nodes):
+            pass  # the workers of this host are not those of each host
+
+    class Strategy(DDPStrategy):
+        @property
+        def distributed_sampler_kwargs(self):
+            return {"num_replicas": self.world_size, "rank": self.global_rank}
+
+    if os.environ["RANK"] == "3":
+        os.environ.update(LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", GROUP_RANK="1")
+    else:
+        os.environ["LOCAL_WORLD_SIZE"] = "3"
+    devices = int(os.environ["LOCAL_WORLD_SIZE"])
+    return with_lightning(devices, Strategy, [Environment()])
 
 
 def with_accelerate():
@@ -89,10 +118,15 @@ def with_trainer():
     return model
 
 
-programs = {"lightning": with_lightning, "accelerate": with_accelerate, "trainer": with_trainer}
+programs = {
+    "lightning": with_lightning,
+    "uneven": with_uneven_lightning,
+    "accelerate": with_accelerate,
+    "trainer": with_trainer,
+}
 model = programs[kind]()
 assert dist.get_backend() == backend, dist.get_backend()
-assert dist.get_world_size() == 2
+assert dist.get_world_size() == (4 if kind == "uneven" else 2)
 total = sum(parameter.double().abs().sum() for parameter in model.parameters())
 print("weights", f"{float(total):.6f}")
 dist.destroy_process_group()
