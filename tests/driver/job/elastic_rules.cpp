@@ -427,7 +427,9 @@ void ElasticRules::check_suspension(TimePoint clock, bool in_detail) {
   if (std::exchange(suspension_.must_stop, false) && state < JobState::stopping) {
     wrong("it was asked to stop and does not");
   }
-  if (!std::exchange(suspension_.began, true)) suspension_.by = now + options_.elastic.leave_grace;
+  if (!std::exchange(suspension_.began, true)) {
+    suspension_.by = now + options_.elastic.leave_grace + options_.stop_margin;
+  }
   if (now >= suspension_.by) suspension_.may_be_stopped = true;
   if (state != JobState::running && state != JobState::waiting) return;
 
