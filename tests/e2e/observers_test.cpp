@@ -27,13 +27,11 @@ class Observers : public ElasticJobTest, public testing::WithParamInterface<Faul
     ::setenv("LD_PRELOAD", HVD_BAD_FILES, 1);
     ::setenv("BAD_FILES", observed_.c_str(), 1);
     ::setenv("BAD_FILES_MODE", (directory() / "mode").c_str(), 1);
-    // The log of the autotuner has a line for each step.
-    ::setenv("HVD_AUTOTUNE_STEPS_PER_SAMPLE", "1", 1);
     ::setenv("HVD_FLIGHT_RECORDER", (observed_ / "flight").c_str(), 1);
   }
   void TearDown() override {
-    for (const char* const name : {"LD_PRELOAD", "BAD_FILES", "BAD_FILES_MODE",
-                                   "HVD_FLIGHT_RECORDER", "HVD_AUTOTUNE_STEPS_PER_SAMPLE"}) {
+    for (const char* const name :
+         {"LD_PRELOAD", "BAD_FILES", "BAD_FILES_MODE", "HVD_FLIGHT_RECORDER"}) {
       ::unsetenv(name);
     }
     set_mode("well");
@@ -88,7 +86,9 @@ TEST_P(Observers, EndNoJobThatIsUnderWay) {
   const ExitStatus end = finish(job);
 
   const std::string& reason = GetParam().reason;
-  Words observers{"timeline", "autotuner's log", "flight recorder"};
+  Words observers{"timeline", "flight recorder"};
+  // On a full disk its log can be opened, and may have nothing to write before the end.
+  if (GetParam().name != "full") observers.emplace_back("autotuner's log");
   // Files that are open, and folders that can be made anew, do not mind that a directory is gone.
   if (GetParam().name != "missing") {
     observers.insert(observers.end(), {"journal (--events)", "--output-filename"});
