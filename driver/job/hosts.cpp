@@ -12,6 +12,7 @@ HostIndex Hosts::add(const std::string& name, bool local) {
   host.local = local;
   all_.push_back(std::move(host));
 
+  present_.insert(index);
   current_[name] = index;
   ++counts_[static_cast<std::size_t>(HostState::planned)];
   heartbeats_.add(local);
@@ -28,6 +29,7 @@ void Hosts::move(HostIndex index, HostState to) {
   if (to == HostState::dropping || to == HostState::gone) heartbeats_.forget(index);
   if (to != HostState::gone) return;
   host.deadline = kNever;
+  present_.erase(index);
   if (current(host.name) == index) current_.erase(host.name);
 }
 
@@ -49,7 +51,7 @@ bool Hosts::is_usable(HostIndex host) const {
 
 TimePoint Hosts::next_deadline() const {
   TimePoint next = heartbeats_.next_look();
-  for (const auto& host : all_) next = std::min(next, host.deadline);
+  for (const HostIndex host : present_) next = std::min(next, all_[host].deadline);
   return next;
 }
 

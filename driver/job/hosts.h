@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ class Hosts {
   JobHost& operator[](HostIndex host) { return all_[host]; }
   const JobHost& operator[](HostIndex host) const { return all_[host]; }
 
+  // Those that are not gone, the oldest first.
+  const std::set<HostIndex>& present() const { return present_; }
   // By name, those that are not gone.
   const std::map<std::string, HostIndex>& current() const { return current_; }
   std::optional<HostIndex> current(const std::string& name) const;
@@ -66,6 +69,7 @@ class Hosts {
 
  private:
   std::vector<JobHost> all_;
+  std::set<HostIndex> present_;
   std::map<std::string, HostIndex> current_;
   std::array<std::size_t, kHostStates> counts_{};
   Heartbeats heartbeats_;

@@ -147,6 +147,7 @@ class Job {
   void on(const event::AgentBroken& event);
   void on(const event::Heard& event);
   void on(const event::Unserved& event);
+  void forget_old_names();
   void hear_capacity(HostIndex host, const Capacity& capacity);
   void start_agent(HostIndex host);
   void start_agents();

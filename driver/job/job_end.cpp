@@ -1,6 +1,7 @@
 // The end of an elastic job: declared, failed or asked for.
 #include <algorithm>
 #include <csignal>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -158,7 +159,7 @@ void Job::begin_stop(const std::string& reason) {
     workers_.set_deadline(index, kNever);
     if (workers_[index].state == WorkerState::planned) end(index, WorkerState::never_started);
   }
-  for (HostIndex index = 0; index < hosts_.size(); ++index) {
+  for (const HostIndex index : std::set<HostIndex>(hosts_.present())) {
     JobHost& host = hosts_[index];
     if (host.state == HostState::starting) {
       drop(index);
@@ -174,7 +175,7 @@ void Job::begin_stop(const std::string& reason) {
 void Job::kill_all() {
   move(JobState::killing);
   deadlines_.state = now_ + options_.kill_timeout;
-  for (HostIndex index = 0; index < hosts_.size(); ++index) {
+  for (const HostIndex index : hosts_.present()) {
     if (hosts_[index].state == HostState::ready && hosts_[index].live > 0) {
       actions_.emplace_back(action::KillWorkers{index, kEveryWorker});
     }
@@ -264,7 +265,7 @@ void Job::settle() {
   }
   if (state_ == JobState::closing) {
     deadlines_.state = kNever;
-    for (HostIndex index = 0; index < hosts_.size(); ++index) {
+    for (const HostIndex index : std::set<HostIndex>(hosts_.present())) {
       if (hosts_[index].state == HostState::starting) drop(index);
       if (hosts_[index].state == HostState::ready) shut_down(index);
     }

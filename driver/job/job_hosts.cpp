@@ -26,7 +26,20 @@ void Job::on(const event::HostsFound& event) {
   use_named_hosts();
   std::erase_if(known_.host_errors,
                 [&](const auto& error) { return found(error.first) == nullptr; });
+  forget_old_names();
   decide_within(kAtOnce);
+}
+
+// A cluster may give each of its machines a name that never comes again.
+void Job::forget_old_names() {
+  budget_.forget_old(now_);
+  const auto is_old = [this](const std::string& name) {
+    return !budget_.remembers(name) && !hosts_.current(name) &&
+           with_name(known_.named, name) == nullptr;
+  };
+  std::erase_if(known_.counted_slots, [&](const auto& one) { return is_old(one.first); });
+  std::erase_if(known_.slot_errors, [&](const auto& one) { return is_old(one.first.first); });
+  std::erase_if(group_.doubtful_slots, [&](const auto& one) { return is_old(one.first); });
 }
 
 void Job::on(const event::DiscoveryFailed& event) {
@@ -165,7 +178,7 @@ void Job::drop(HostIndex host) {
 
 void Job::drop_all(const std::string& why, bool only_with_workers) {
   std::vector<std::string> dropped;
-  for (HostIndex index = 0; index < hosts_.size(); ++index) {
+  for (const HostIndex index : std::set<HostIndex>(hosts_.present())) {
     if (!hosts_.is_believed(index) || (only_with_workers && hosts_[index].live == 0)) continue;
     dropped.push_back(hosts_[index].name);
     drop(index);
@@ -359,7 +372,7 @@ void Job::on_silence() {
 
 void Job::on_host_deadlines() {
   std::vector<HostIndex> unstarted;
-  for (HostIndex index = 0; index < hosts_.size(); ++index) {
+  for (const HostIndex index : std::set<HostIndex>(hosts_.present())) {
     JobHost& host = hosts_[index];
     if (host.deadline > now_) continue;
     host.deadline = kNever;

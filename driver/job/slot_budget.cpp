@@ -58,6 +58,30 @@ TimePoint SlotBudget::begin(Rest& rest, TimePoint now, double random,
   return rest.ends = now + std::chrono::duration_cast<std::chrono::milliseconds>(time);
 }
 
+bool SlotBudget::is_over(const Count& count, TimePoint now,
+                         std::chrono::milliseconds forget_after) {
+  const std::chrono::duration<double> since = now - count.as_of;
+  const std::chrono::duration<double> each = forget_after;
+  return count.value <= 0 || (forget_after.count() > 0 && since >= count.value * each);
+}
+
+bool SlotBudget::is_over(const Rest& rest, TimePoint now) const {
+  return rest.ends <= now &&
+         is_over(rest.count, now, options_.forget_after * kRestsAreRememberedLonger);
+}
+
+void SlotBudget::forget_old(TimePoint now) {
+  for (auto& [name, host] : hosts_) {
+    std::erase_if(host.slots, [&](const auto& numbered) {
+      const Slot& slot = numbered.second;
+      return is_over(slot.failures, now, options_.forget_after) && is_over(slot.rest, now);
+    });
+  }
+  std::erase_if(hosts_, [&](const auto& named) {
+    return named.second.slots.empty() && is_over(named.second.rest, now);
+  });
+}
+
 bool SlotBudget::rests(const std::string& host, TimePoint now) const {
   return rest_ends(host) > now;
 }

@@ -54,6 +54,10 @@ class SlotBudget {
   TimePoint set_aside(const std::string& host, int slot, TimePoint now, double random);
   TimePoint host_failed(const std::string& host, TimePoint now, double random);
 
+  // Drops what no answer depends on any more: hosts whose names may never come again.
+  void forget_old(TimePoint now);
+  bool remembers(const std::string& host) const { return hosts_.contains(host); }
+
   bool rests(const std::string& host, TimePoint now) const;
   TimePoint slot_rest_ends(const std::string& host, int slot) const;
   // Of a host that need not rest as a whole; ascending.
@@ -86,6 +90,8 @@ class SlotBudget {
     Rest rest;
   };
 
+  bool is_over(const Rest& rest, TimePoint now) const;
+  static bool is_over(const Count& count, TimePoint now, std::chrono::milliseconds forget_after);
   static double grow(Count& count, TimePoint now, std::chrono::milliseconds forget_after);
   static TimePoint begin(Rest& rest, TimePoint now, double random, const BudgetOptions& options);
 

@@ -31,6 +31,10 @@ class SlotBudgetTest : public testing::Test {
   int failures(const std::string& host, int slot) const { return budget_.failures(host, slot); }
   void pass(seconds time) { now_ += time; }
   bool rests(const std::string& host) const { return budget_.rests(host, now_); }
+  bool remembers(const std::string& host) {
+    budget_.forget_old(now_);
+    return budget_.remembers(host);
+  }
   double next_end() const { return rest(budget_.next_end(now_)); }
 
   BudgetOptions options_;
@@ -62,6 +66,28 @@ TEST_F(SlotBudgetTest, leaves_the_neighbours_of_a_slot_that_rests_alone) {
   EXPECT_EQ(worker_fails("a", 0), 0);
   pass(seconds(10));
   EXPECT_EQ(resting_slots("a"), std::vector<int>{});
+}
+
+TEST_F(SlotBudgetTest, forgets_a_host_when_no_answer_depends_on_it_any_more) {
+  worker_fails("a", 1);
+  worker_fails("a", 1);
+  host_fails("b");
+  pass(seconds(119));
+  EXPECT_TRUE(remembers("a"));
+  EXPECT_TRUE(remembers("b"));
+  pass(seconds(1));
+  EXPECT_FALSE(remembers("a"));
+  EXPECT_TRUE(remembers("b")) << "its next rest would be longer";
+  pass(seconds(480));
+  EXPECT_FALSE(remembers("b"));
+}
+
+TEST_F(SlotBudgetTest, does_not_forget_a_rest_without_an_end) {
+  options_.longest = seconds(0);
+  set(options_);
+  host_fails("a");
+  pass(seconds(1'000'000));
+  EXPECT_TRUE(remembers("a"));
 }
 
 TEST_F(SlotBudgetTest, lets_a_host_rest_that_was_lost_too_often) {
