@@ -28,6 +28,8 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 constexpr std::chrono::seconds kOrphanLimit{5};
+// In the loop, where leases wait to be renewed.
+constexpr std::chrono::milliseconds kOrphanMoment{50};
 // Hold-ups of hvdrun that are shorter than about three of these are not noticed.
 constexpr std::chrono::milliseconds kPace{300};
 
@@ -122,6 +124,7 @@ JobRunner::JobRunner(asio::io_context& io, Signals& signals, RequestSignals& req
           [&observer](std::string_view text) { observer.on_notice(text); }),
       timer_(io_),
       heartbeat_timer_(io_),
+      orphans_timer_(io_),
       progress_timer_(io_, [this] { report_waiting(); }),
       pause_(io_, pause_callbacks()),
       activity_(io_, activity_callbacks()),
@@ -177,7 +180,7 @@ Outcome JobRunner::run() {
   source_.reset();
   for (auto& host : hosts_) host.session.reset();
   starter_.reset();
-  if (Subreaper::any_child()) kill_orphans();
+  if (Subreaper::any_child()) warn_of_orphans(subreaper_.kill_orphans(kOrphanLimit));
   finish_journal();
   return std::move(outcome_);
 }
@@ -492,7 +495,10 @@ AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
   callbacks.on_paused = [this, host](const agent_link::Paused& paused) {
     if (paused.on) pause_.answered(host);
   };
-  callbacks.kill_orphans = [this] { kill_orphans(); };
+  callbacks.kill_orphans = [this] {
+    orphans_until_ = Clock::now() + kOrphanLimit;
+    kill_orphans(kOrphanMoment);
+  };
   return callbacks;
 }
 
@@ -506,10 +512,19 @@ void JobRunner::return_credit(const agent_link::Credit& credit) {
   if (index < job_->workers().size()) send(job_->workers()[index].host, credit);
 }
 
-void JobRunner::kill_orphans() {
-  if (const std::size_t left = subreaper_.kill_orphans(kOrphanLimit); left != 0) {
-    observer_.on_warning(cat("could not kill ", left, " processes left by an agent that died"));
-  }
+void JobRunner::kill_orphans(std::chrono::milliseconds moment) {
+  const std::size_t left = subreaper_.kill_orphans(moment);
+  if (left == 0) return;
+  if (Clock::now() >= orphans_until_) return warn_of_orphans(left);
+  orphans_timer_.expires_after(kOrphanMoment);
+  orphans_timer_.async_wait([this](error_code error) {
+    if (!error) kill_orphans(std::chrono::milliseconds(0));
+  });
+}
+
+void JobRunner::warn_of_orphans(std::size_t left) {
+  if (left == 0) return;
+  observer_.on_warning(cat("could not kill ", left, " processes left by an agent that died"));
 }
 
 }  // namespace hvd::driver

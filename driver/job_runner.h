@@ -104,7 +104,9 @@ class JobRunner {
   // callback has returned.
   void close_session(HostIndex host);
   void return_credit(const agent_link::Credit& credit);
-  void kill_orphans();
+  // Waits for a moment, and looks again later for those that take longer to die.
+  void kill_orphans(std::chrono::milliseconds moment);
+  void warn_of_orphans(std::size_t left);
   void on_signal(int signal);
   void on_request(int signal);
   JobPause::Callbacks pause_callbacks();
@@ -195,6 +197,8 @@ class JobRunner {
   TimePoint wake_at_ = kNever;
   bool arming_ = false;
   boost::asio::steady_timer heartbeat_timer_;
+  boost::asio::steady_timer orphans_timer_;
+  TimePoint orphans_until_{};
   ProgressTimer progress_timer_;
   JobPause pause_;
   ActivityReport activity_;

@@ -32,15 +32,16 @@ std::size_t Subreaper::kill_orphans(std::chrono::milliseconds limit) const {
       if (earlier_children_.count(pid) == 0) orphans.push_back(pid);
     }
     if (orphans.empty()) return 0;
-    if (Clock::now() >= until) return orphans.size();
 
     // These are all children of this process, so their pids cannot be reused before they are reaped
     // here. Their own children are children of this process in the next round.
     for (const pid_t pid : orphans) ::kill(pid, SIGKILL);
+    std::size_t left = 0;
     for (const pid_t pid : orphans) {
       wait_for_child(pid, until);
-      ::waitpid(pid, nullptr, WNOHANG | __WALL);
+      if (::waitpid(pid, nullptr, WNOHANG | __WALL) == 0) ++left;
     }
+    if (left > 0 && Clock::now() >= until) return left;
   }
 }
 

@@ -22,7 +22,8 @@ class Subreaper {
   static bool any_child();
   // Kills and reaps every child of this process that did not exist before this object and has no
   // owner (base/machine/child_process.h), then the children that it inherits from those, until
-  // there are none. Returns the number of processes that are left after `limit`.
+  // there are none. Returns the number of processes that are not dead after `limit`: the kernel
+  // takes its time to end a large one.
   std::size_t kill_orphans(std::chrono::milliseconds limit) const;
 
  private:

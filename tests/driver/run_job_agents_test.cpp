@@ -1,12 +1,18 @@
 // Agents of a job that die, are silent, are other programs, or join by themselves.
 #include <chrono>
 #include <csignal>
+#include <map>
 #include <string>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 #include "base/machine/proc.h"
 #include "base/security/crypto.h"
+#include "base/socket.h"
 #include "base/text.h"
 #include "driver/core/job_spec.h"
 #include "tests/driver/run_job_test.h"
@@ -40,6 +46,63 @@ TEST_F(RunJob, kills_all_that_a_killed_agent_leaves_and_names_its_host) {
   EXPECT_EQ(outcome.failure->worker.host, "127.0.0.1");
   EXPECT_EQ(outcome.failure->cause, "its agent went away: it was killed by SIGKILL (signal 9)");
   EXPECT_EQ(seen.exited[1], "ended with its agent");
+}
+
+// A debugger of this process holds on to a process that was killed, until it ends itself.
+class Debugger {
+ public:
+  Debugger() : sockets_(*socket_pair()) {
+    pid_ = ::fork();
+    if (pid_ == 0) run(sockets_.second.get());
+  }
+  ~Debugger() { end(); }
+  Debugger(const Debugger&) = delete;
+  Debugger& operator=(const Debugger&) = delete;
+
+  bool seize(pid_t process) const {
+    bool held = false;
+    return ::write(sockets_.first.get(), &process, sizeof process) == sizeof process &&
+           ::read(sockets_.first.get(), &held, sizeof held) == sizeof held && held;
+  }
+  void end() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(std::exchange(pid_, 0), nullptr, 0);
+  }
+
+ private:
+  [[noreturn]] static void run(int socket) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pid_t process = 0;
+    if (::read(socket, &process, sizeof process) != sizeof process) ::_exit(1);
+    const bool held = ::ptrace(PTRACE_SEIZE, process, nullptr, nullptr) == 0;
+    if (::write(socket, &held, sizeof held) != sizeof held) ::_exit(1);
+    for (;;) ::pause();
+  }
+
+  std::pair<UniqueFd, UniqueFd> sockets_;
+  pid_t pid_ = 0;
+};
+
+// Its loop goes on meanwhile, or the leases of the other agents would end.
+TEST_F(RunJob, waits_beside_its_work_for_what_a_killed_agent_leaves_to_die) {
+  Debugger debugger;
+  bool held = false;
+  spec.hosts = {{"localhost", 1}, {"127.0.0.1", 1}};
+  std::map<int, WorkerView> up;
+  seen.at_output = [&](const WorkerView& worker, const std::string& text) {
+    if (text == "up\n") up.emplace(worker.rank, worker);
+    if (text == "up\n" && up.size() == 2) {
+      held = debugger.seize(up.at(1).pid);
+      ::kill(agent_of(up.at(1)), SIGKILL);
+    }
+    if (worker.rank == 0 && text == "up\nasked to end\n") debugger.end();
+  };
+  const auto outcome = run("trap 'echo asked to end; exit 1' TERM; echo up; sleep 1000 & wait");
+  EXPECT_EQ(outcome.exit_code, 1);
+  if (!held) GTEST_SKIP() << "no process may be debugged here";
+  EXPECT_EQ(seen.out[0], "up\nasked to end\n");
+  EXPECT_TRUE(seen.warnings.empty()) << seen.warnings.front();
 }
 
 TEST_F(RunJob, gives_up_an_agent_that_is_silent_for_too_long_and_leaves_nothing_of_it) {

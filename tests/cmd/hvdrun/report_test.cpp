@@ -43,7 +43,7 @@ TEST(Report, TheLastLineSaysHowLongTheJobTookAndWhatHappened) {
   EXPECT_EQ(end_line(outcome, false, {"logs", ""}),
             "hvdrun: the job took 4.2 s with 2 workers, 1 of them lost; output in logs\n");
 
-  outcome.summary = {std::chrono::seconds(124), 3, 2, 1, 2, 14, 0.9987};
+  outcome.summary = {std::chrono::seconds(124), 3, 2, 1, 2, 14, {}, 0.9987};
   EXPECT_EQ(end_line(outcome, true, {"logs", "job\x1b.jsonl"}),
             "hvdrun: the job took 2 min 4 s: 3 worlds, 1 worker lost, 2 joined, 14 steps redone, "
             "99.8 % of the time outside recovery; output in logs; events in job\\x1b.jsonl\n");
