@@ -12,7 +12,7 @@ if(HVD_BUILD_LAUNCHER)
   # Nobody types its name: hvdrun finds it beside itself, in ../libexec/hvd.
   install(TARGETS hvd-agent RUNTIME DESTINATION ${HVD_LIBEXECDIR} COMPONENT launcher)
   # cmd/hvdrun/CMakeLists.txt makes these.
-  if(NOT CMAKE_CROSSCOMPILING)
+  if(TARGET hvd_manual)
     set(generated ${PROJECT_BINARY_DIR}/cmd/hvdrun/generated)
     install(FILES ${generated}/hvdrun.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT launcher)
     install(FILES ${generated}/hvdrun.bash RENAME hvdrun

@@ -31,3 +31,9 @@ if(PROJECT_IS_TOP_LEVEL AND NOT HVD_SANITIZE)
     DEFINITIONS HVD_BUILD_DIR="${PROJECT_BINARY_DIR}" HVD_PROJECT_VERSION="${PROJECT_VERSION}")
   add_dependencies(hvd_packages_test hvd_packed)
 endif()
+
+if(HVD_BUILD_PYTHON AND NOT HVD_SANITIZE)
+  add_test(NAME Wheel COMMAND ${Python3_EXECUTABLE} -m pytest -x -q -p no:cacheprovider
+    --rootdir ${packaging} ${packaging}/wheel_test.py)
+  set_tests_properties(Wheel PROPERTIES LABELS packaging TIMEOUT 300 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+endif()
