@@ -14,7 +14,6 @@ import rows
 import table
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DOCS = ROOT / "docs"
 
 
 def parse(words):
@@ -29,14 +28,14 @@ def parse(words):
         "--draw",
         type=pathlib.Path,
         metavar="FILE",
-        help="only draw the JSON in FILE: report.svg, and the block in performance.md",
+        help="only draw the JSON in FILE: report.svg, and the blocks in both pages",
     )
     parser.add_argument(
         "--into",
         type=pathlib.Path,
         metavar="FOLDER",
-        default=DOCS,
-        help="where report.svg and performance.md are (docs)",
+        default=ROOT,
+        help="where README.md and docs are (this repository)",
     )
     parser.add_argument(
         "--check", action="store_true", help="with --draw: write nothing, fail if it would"
@@ -76,12 +75,14 @@ def parse(words):
 
 
 def draw(file, folder, only_check):
-    """Writes the plot and the block of the page, or says which of them is not what is drawn."""
+    """Writes the plot and the blocks of the pages, or says which of them is not what is drawn."""
     report = table.load(file)
-    page = folder / "performance.md"
-    wanted = {
-        folder / "report.svg": plot.svg(report),
-        page: table.with_block(page.read_text(), table.block(report), page.name),
+    blocks = {
+        folder / "README.md": table.first_block(report),
+        folder / "docs" / "performance.md": table.block(report),
+    }
+    wanted = {folder / "docs" / "report.svg": plot.svg(report)} | {
+        page: table.with_block(page.read_text(), text, page.name) for page, text in blocks.items()
     }
     stale = [at for at, text in wanted.items() if not at.exists() or at.read_text() != text]
     if only_check:
@@ -106,7 +107,7 @@ def main(words):
             report, failed = rows.measure(ROOT, given.build.resolve(), given.rounds, given.rows)
         only_print = not given.measure and (given.rows or given.quick)
         if not only_print:
-            file = given.measure or given.into / "report.json"
+            file = given.measure or given.into / "docs" / "report.json"
             file.write_text(table.dump(report))
         print(table.markdown(report))
         if not only_print and not given.measure:

@@ -26,6 +26,18 @@ BEGIN = "<!-- bench/report begins: written by bench/report/run, not by hand -->"
 END = "<!-- bench/report ends -->"
 
 
+# The rows that README.md begins with, the rival beside each, and what is done in fewer words. In
+# one of them hvd is slower.
+FIRST = {
+    "kill_torch": ("torchrun", "1 of 4 workers in PyTorch is killed: until the next commit"),
+    "grow_torch": ("torchrun", "2 workers in PyTorch become 4: no commit for"),
+    "startup": ("Open MPI", "8 workers start, reduce once and end"),
+    "fused": ("Open MPI", "allreduce of 161 tensors, 102 MB, 4 workers on one host"),
+    "hosts": ("Gloo", "the same, 4 pretend hosts of 1 worker"),
+    "small": ("Open MPI", "allreduce of 4 KB, 4 workers on one host"),
+}
+
+
 class ReportError(Exception):
     """A report that cannot be read or drawn."""
 
@@ -194,6 +206,33 @@ def block(report):
         if entries:
             paragraphs.append("\n".join(_wrapped(one).replace("\n", "\n   ") for one in entries))
     return "\n\n".join(paragraphs)
+
+
+def first_block(report):
+    """The text between the two marks in README.md: the rows of FIRST, without their worst rounds.
+
+    ReportError if one of them is missing: a page must not lose a row in silence.
+    """
+    rows = {row["id"]: row for row in report["rows"]}
+    lines = ["| work | hvd | beside | hvd is |", "| --- | --- | --- | --- |"]
+    for id, (name, work) in FIRST.items():
+        rivals = {rival["name"]: rival for rival in rows.get(id, {"rivals": []})["rivals"]}
+        missing = f"README.md shows it beside {name}, which is missing"
+        _expect(name in rivals, f'row "{id}"', missing)
+        unit, rival = rows[id]["unit"], rivals[name]
+        ours, theirs = shown(rows[id]["hvd"]["median"]), shown(rival["median"])
+        lines.append(
+            f"| {work} | {ours} {unit} | {name}: {theirs} {unit} "
+            f"| {times(rival['ratio'])} times as fast |"
+        )
+    cores = report["machine"]["cores"]
+    text = (
+        f"Medians of {_rounds(report)} rounds, in turns on {cores} cores that had other work, "
+        "without GPUs. A ratio below 1 means that the other one is faster. torchrun starts all "
+        "workers again, from a checkpoint of the last step. "
+        "[docs/performance.md](docs/performance.md#known-figures) has all rows and their notes."
+    )
+    return "\n".join(lines) + "\n\n" + _wrapped(text)
 
 
 def with_block(page, text, name):

@@ -1,5 +1,5 @@
-# The numbers of docs/performance.md are those of docs/report.json, and bench/report says what is
-# wrong with one that it cannot draw. Nothing is measured here.
+# The numbers of docs/performance.md and README.md are those of docs/report.json, and bench/report
+# says what is wrong with one that it cannot draw. Nothing is measured here.
 import contextlib
 import importlib.util
 import io
@@ -52,16 +52,17 @@ def report():
 @pytest.fixture
 def folder(tmp_path):
     """A copy of what the report draws, with its JSON."""
-    for name in "report.json", "report.svg", "performance.md":
-        shutil.copy(DOCS / name, tmp_path / name)
+    (tmp_path / "docs").mkdir()
+    for name in "README.md", "docs/report.json", "docs/report.svg", "docs/performance.md":
+        shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
 
 def draw(folder, *words):
-    return run("--draw", folder / "report.json", "--into", folder, *words)
+    return run("--draw", folder / "docs" / "report.json", "--into", folder, *words)
 
 
-def test_the_page_and_the_plot_are_drawn_from_the_json():
+def test_the_pages_and_the_plot_are_drawn_from_the_json():
     command = [REPORT / "run", "--draw", DOCS / "report.json", "--check"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr
@@ -69,20 +70,22 @@ def test_the_page_and_the_plot_are_drawn_from_the_json():
 
 def test_another_number_in_the_json_makes_them_stale_until_they_are_drawn(folder):
     changed = report()
-    row = next(row for row in changed["rows"] if row["rivals"])
+    row = next(row for row in changed["rows"] if row["id"] == "kill_torch")
     row["hvd"]["median"] *= 2
     for rival in row["rivals"]:
         rival["ratio"] = table.ratio_of(row["hvd"]["median"], rival["median"], row["better"])
-    (folder / "report.json").write_text(json.dumps(changed))
+    (folder / "docs" / "report.json").write_text(json.dumps(changed))
     ended = draw(folder, "--check")
     assert ended.returncode == 2
-    assert "report.svg and performance.md: not what is drawn from report.json" in ended.stderr
+    stale = "report.svg and README.md and performance.md: not what is drawn from report.json"
+    assert stale in ended.stderr
     assert draw(folder).returncode == 0
     assert draw(folder, "--check").returncode == 0
 
 
-def test_a_number_in_the_page_that_was_changed_by_hand_is_found(folder):
-    page = folder / "performance.md"
+@pytest.mark.parametrize("name", ["README.md", "docs/performance.md"])
+def test_a_number_in_a_page_that_was_changed_by_hand_is_found(folder, name):
+    page = folder / name
     text = page.read_text()
     page.write_text(text.replace(" times as fast |", " times as slow |", 1))
     assert draw(folder, "--check").returncode == 2
@@ -108,25 +111,43 @@ def test_a_number_in_the_page_that_was_changed_by_hand_is_found(folder):
 def test_a_broken_report_is_refused_with_the_reason(folder, break_it, said):
     broken = report()
     break_it(broken)
-    (folder / "report.json").write_text(json.dumps(broken))
+    (folder / "docs" / "report.json").write_text(json.dumps(broken))
     ended = draw(folder)
     assert ended.returncode == 2
     assert ended.stderr.startswith("report: ") and said in ended.stderr
 
 
 def test_text_that_is_no_json_is_refused(folder):
-    (folder / "report.json").write_text("{")
+    (folder / "docs" / "report.json").write_text("{")
     ended = draw(folder)
     assert ended.returncode == 2
     assert "no JSON" in ended.stderr
 
 
 def test_a_page_without_the_marks_is_refused_and_left_alone(folder):
-    (folder / "performance.md").write_text("# Performance\n")
+    page = folder / "docs" / "performance.md"
+    page.write_text("# Performance\n")
     ended = draw(folder)
     assert ended.returncode == 2
     assert "each once" in ended.stderr
-    assert (folder / "performance.md").read_text() == "# Performance\n"
+    assert page.read_text() == "# Performance\n"
+
+
+def test_the_table_of_the_readme_has_a_row_that_hvd_loses_and_misses_none(folder):
+    rows = {row["id"]: row for row in report()["rows"]}
+    ratios = [
+        next(rival["ratio"] for rival in rows[id]["rivals"] if rival["name"] == name)
+        for id, (name, _) in table.FIRST.items()
+    ]
+    assert len(ratios) == 6
+    assert min(ratios) < 1
+
+    without = report()
+    without["rows"] = [row for row in without["rows"] if row["id"] != "small"]
+    (folder / "docs" / "report.json").write_text(json.dumps(without))
+    ended = draw(folder)
+    assert ended.returncode == 2
+    assert 'row "small": README.md shows it beside Open MPI, which is missing' in ended.stderr
 
 
 def test_the_plot_is_xml_that_asks_for_nothing_from_elsewhere():
