@@ -236,6 +236,26 @@ TEST(Pages, TheConfigFileOfThePageOfHvdrunIsTaken) {
   EXPECT_EQ(plan.err, "");
 }
 
+// Pages show parts of a program that a test compiles and runs.
+TEST(Pages, TheElasticProgramInCppIsThatOfTheExample) {
+  const auto example = content_of(source() / "examples" / "elastic_cpp" / "count.cpp");
+  for (const auto* const name : {"README.md", "docs/elastic.md", "docs/getting_started.md"}) {
+    const auto page = content_of(source() / name);
+    const auto begin = page.find("```cpp\n");
+    ASSERT_NE(begin, std::string::npos) << name;
+    const auto block =
+        std::string_view(page).substr(begin + 7, page.find("```\n", begin + 7) - begin - 7);
+    ASSERT_NE(block.find("hvd::elastic::run("), std::string_view::npos) << name;
+    std::size_t at = 0;
+    for (const auto& line : split(block, '\n')) {
+      if (line.empty()) continue;
+      const auto found = example.find(cat("\n", line, "\n"), at);
+      ASSERT_NE(found, std::string::npos) << name << ": " << line;
+      at = found + 1;
+    }
+  }
+}
+
 TEST(Scripts, AnswerHelp) {
   for (const char* const name :
        {"build", "demo", "fresh-root", "package", "setup", "test", "wheel"}) {

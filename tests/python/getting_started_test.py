@@ -1,8 +1,11 @@
-# Does what docs/getting_started_python.md says, command by command.
+# Does what docs/getting_started_python.md says, command by command, and runs the programs that
+# other pages show whole.
 import os
 import shlex
 import subprocess
 import sys
+
+import pytest
 
 import hvd
 
@@ -51,3 +54,21 @@ def test_the_page_leads_from_the_wheel_to_an_elastic_job(tmp_path):
         "results [0, 10, 20]\n",
     ):
         assert expected in job.stdout, job.stdout + job.stderr
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/elastic.md"])
+def test_the_first_program_of_the_page_runs_as_it_stands(page, tmp_path):
+    with open(os.path.join(ROOT, page), encoding="utf-8") as text:
+        program = text.read().split("```python\n", 1)[1].split("```\n", 1)[0]
+    file = tmp_path / "program.py"
+    file.write_text(program + '\nif hvd.rank() == 0:\n    print("ended at", state.step)\n')
+    job = subprocess.run(
+        [hvd.launch.hvdrun_path(), "-np", "2", "--min-np", "2", sys.executable, str(file)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert "[0]<stdout>:ended at 200\n" in job.stdout, job.stdout + job.stderr

@@ -40,7 +40,7 @@ foreach(file numpy_memory torch_memory torch_state)
   hvd_python_test(${file}_3 TIMEOUT 300
     COMMAND $<TARGET_FILE:hvdrun> -np 3 ${pytest} ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)
 endforeach()
-hvd_python_test(getting_started TIMEOUT 300
+hvd_python_test(getting_started TIMEOUT 500
   COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/getting_started_test.py)
 hvd_python_test(init TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/init_test.py)
 hvd_python_test(channel TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/channel_test.py)
