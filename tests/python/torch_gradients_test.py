@@ -75,9 +75,9 @@ class Large(torch.nn.Module):
         return (hidden * (1 + self.last)).mean()
 
 
-def sgd(model, **arguments):
+def sgd(model, prefix="", **arguments):
     inner = torch.optim.SGD(model.parameters(), lr=1.0)
-    return hvd.DistributedOptimizer(inner, model.named_parameters(), **arguments)
+    return hvd.DistributedOptimizer(inner, model.named_parameters(prefix), **arguments)
 
 
 def one_step(model, optimizer):
@@ -288,7 +288,7 @@ def test_a_rank_may_use_one_of_two_optimizers(skipped):
     models = [torch.nn.Linear(2, 1), torch.nn.Linear(2, 2)]
     for model in models:
         hvd.broadcast_parameters(model.state_dict(), 0)
-    optimizers = [sgd(model) for model in models]
+    optimizers = [sgd(model, str(number)) for number, model in enumerate(models)]
     for step in range(3):
         for one in optimizers:
             one.zero_grad()
