@@ -117,10 +117,10 @@ std::optional<CommonCause::Verdict> CommonCause::judge_worlds(const Situation& s
   const std::size_t hosts = hosts_of(failed_worlds_);
   if (slots < std::min(kManySlots, situation.slots)) return std::nullopt;
   if (hosts < std::min(kManyHosts, situation.hosts)) return std::nullopt;
-  return Verdict{cat(kNobodyJoined, ", and ", failed_worlds_.size(),
-                     " worlds failed this way one after the other, first in ",
-                     places_text(slots, hosts)),
-                 failed_worlds_.front().worker};
+  return Verdict{
+      cat(kNobodyJoined, ", and ", failed_worlds_.size(),
+          " worlds failed this way one after the other, first in ", places_text(slots, hosts)),
+      failed_worlds_.front().worker};
 }
 
 std::optional<CommonCause::Verdict> CommonCause::judge_together() const {
