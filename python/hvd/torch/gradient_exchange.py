@@ -75,22 +75,23 @@ class GradientExchange:
         parameter, step = self.parameters[index], self._step
         if index in step.round.sent:
             parameter.grad = None
-        elif self._is_old_part_of_a_sum(index):
-            step.before[index] = parameter.grad
+        elif (old := self._old_part_of_a_sum(index)) is not None:
+            step.before[index] = old
             parameter.grad = None
         if index == self._untold:
             self._untold = -1
             self._note(index)
 
-    def _is_old_part_of_a_sum(self, index: int) -> bool:
-        """Whether the gradient is a sum of all ranks already, which must not be added up again.
+    def _old_part_of_a_sum(self, index: int) -> torch.Tensor | None:
+        """The gradient, if it is a sum of all ranks already, which must not be added up again.
 
         An average with such a part stays right: it is the same on all ranks.
         """
         gradient = self.parameters[index].grad
         if self.settings.op != Sum or gradient is None or index in self._step.come:
-            return False
-        return self._holds_reduced or self._left[index].is_still(gradient)
+            return None
+        is_old = self._holds_reduced or self._left[index].is_still(gradient)
+        return gradient if is_old else None
 
     def after_accumulation(self, index: int) -> None:
         """autograd has added to the gradient."""
@@ -327,7 +328,7 @@ class GradientExchange:
         """Whether there is a gradient that counts, also one that the program has made."""
         if parameter.grad is None or not self._owns(index):
             return False
-        return index in self._step.come or not self._is_old_part_of_a_sum(index)
+        return index in self._step.come or self._old_part_of_a_sum(index) is None
 
     def _ask_for_second_round(self, world: World) -> None:
         flag = torch.zeros(1)  # that it comes counts
@@ -340,10 +341,11 @@ class GradientExchange:
             return
         parameter, step = self.parameters[index], self._step
         if not step.round.is_second and parameter.grad is not None:
-            if not self._is_old_part_of_a_sum(index):
+            old = self._old_part_of_a_sum(index)
+            if old is None:
                 self._send(index, self._gradient(index))
                 return
-            step.before[index] = parameter.grad
+            step.before[index] = old
             parameter.grad = None
         zeros = self._zeros(parameter, index in world.as_rows)
         if parameter.grad is None and not step.was_cut_off:
