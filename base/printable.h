@@ -21,5 +21,9 @@ std::string printable_word(std::string_view word);
 
 // printable() in quotation marks, cut after so many bytes.
 std::string quoted(std::string_view text, std::size_t most = 80);
+// For std::string these are chosen before std::quoted(), which <filesystem> brings along, and which
+// leaves what a terminal would obey.
+inline std::string quoted(const std::string& text) { return quoted(std::string_view(text)); }
+inline std::string quoted(std::string& text) { return quoted(std::string_view(text)); }
 
 }  // namespace hvd

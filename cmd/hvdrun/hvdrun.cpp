@@ -164,6 +164,10 @@ RankFilesOptions rank_files_options(StreamWriter& error, std::chrono::millisecon
 }
 
 int run_job(const JobSetup& setup) {
+  if (::fcntl(STDOUT_FILENO, F_GETFD) < 0) {
+    return fail(
+        Status::from_errno("the standard output of hvdrun cannot take the workers' lines", errno));
+  }
   // If the reader of the output has gone, or a file may not grow (ulimit -f), the write reports it.
   for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
   OutputFailure failure;

@@ -1,8 +1,10 @@
 #include "base/printable.h"
 
+#include <filesystem>  // which brings std::quoted()
 #include <gtest/gtest.h>
 
 #include "base/socket.h"
+#include "base/text.h"
 #include "tests/support/process.h"
 
 namespace hvd {
@@ -77,6 +79,12 @@ TEST(Printable, AWordForAShellIsQuotedAndReadBackAsItWas) {
   EXPECT_EQ(printable(word), word);
   const auto read = test::run({"bash", "-c", "printf %s " + word});
   EXPECT_EQ(read.out, wild);
+}
+
+TEST(Printable, QuotesAreNotThoseOfTheStandardLibrary) {
+  std::string text = "\x1b";
+  const std::string constant = text;
+  EXPECT_EQ(cat(quoted(text), quoted(constant), quoted("\x1b"s)), "\"\\x1b\"\"\\x1b\"\"\\x1b\"");
 }
 
 TEST(Printable, AnAddressEndsNotAtItsFirstNul) {
