@@ -60,7 +60,7 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
 
   // The driver has no use for the agent any more.
   void give_up() {
-    if (!finished_ && agent_waits_ && !writing_) dismiss_at_once();
+    if (!finished_ && agent_waits_) dismiss_at_once();
     close("was given up");
   }
 
@@ -118,11 +118,11 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
 
   bool has_arrived() { return is_ready(socket_.native_handle(), POLLIN); }
 
-  // The connection is idle, so its buffer takes the few bytes.
+  // The buffer of the connection takes the few bytes, unless the network has stood still.
   void dismiss_at_once() {
     if (!tls_.send(join_link::Dismissed{}.encode()).ok()) return;
     tls_.close();
-    const std::string bytes = tls_.take_outgoing();
+    const std::string bytes = to_wire_ + tls_.take_outgoing();
     const int wire = socket_.native_handle();
     static_cast<void>(::send(wire, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
     // Bytes that nobody has read would make the kernel reset the connection.
@@ -222,36 +222,38 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
   }
 
   void flush() {
-    if (writing_) return;
-    to_wire_ = tls_.take_outgoing();
-    if (to_wire_.empty()) {
-      error_code ignored;
-      if (closing_) {
-        socket_.shutdown(tcp::socket::shutdown_send, ignored);
-      } else if (std::exchange(read_local_next_, false)) {
-        read_local();
-      }
-      return;
+    if (writing_ || finished_) return;
+    error_code error;
+    for (;;) {
+      if (to_wire_.empty()) to_wire_ = tls_.take_outgoing();
+      if (to_wire_.empty()) return sent_all();
+      to_wire_.erase(0, socket_.write_some(asio::buffer(to_wire_), error));
+      if (error == asio::error::would_block) break;
+      if (error) return close(cat("lost its connection: ", error.message()));
     }
 
     writing_ = true;
     write_began_ = Clock::now();
-    asio::async_write(socket_, asio::buffer(to_wire_),
-                      [self = shared_from_this()](error_code error, std::size_t /*size*/) {
-                        if (self->finished_) return;
-                        self->writing_ = false;
-                        if (error) {
-                          return self->close(cat("lost its connection: ", error.message()));
-                        }
-                        self->flush();
-                      });
+    socket_.async_wait(tcp::socket::wait_write, [self = shared_from_this()](error_code /*why*/) {
+      self->writing_ = false;
+      self->flush();
+    });
+  }
+
+  void sent_all() {
+    error_code ignored;
+    if (closing_) {
+      socket_.shutdown(tcp::socket::shutdown_send, ignored);
+    } else if (std::exchange(read_local_next_, false)) {
+      read_local();
+    }
   }
 
   tcp::socket socket_;
   asio::local::stream_protocol::socket local_;
   TlsSession tls_;
   UniqueFd ended_;
-  std::string to_wire_;
+  std::string to_wire_;  // what the connection has not taken yet
   std::string to_local_;
   bool read_local_next_ = false;  // once everything is sent the link is read again
   bool writing_ = false;

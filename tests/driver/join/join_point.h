@@ -1,6 +1,7 @@
 // A JoinServer on a thread of its own, and everything that it has reported.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <future>
 #include <gtest/gtest.h>
@@ -30,6 +31,7 @@ class JoinPoint {
       return admit(host, labels);
     };
     callbacks.on_joined = [this](JoinedAgent agent) {
+      if (gives_up_at_once) return;
       const std::lock_guard lock(mutex_);
       joined_.push_back(std::move(agent));
     };
@@ -57,6 +59,7 @@ class JoinPoint {
 
   static Token token() { return *Token::from_hex(std::string(64, 'a')); }
   const SocketAddress& address() const { return address_; }
+  std::atomic<bool> gives_up_at_once = false;  // whoever joins
   using Labels = std::vector<std::string>;
   std::function<Status(const std::string&, const Labels&)> admit =
       [](const std::string&, const Labels&) { return Status(); };

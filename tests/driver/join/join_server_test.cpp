@@ -268,6 +268,16 @@ TEST(JoinServer, AnAgentThatIsGivenUpBeforeItsTurnIsDismissed) {
   EXPECT_EQ(cli::wait_for_turn(*joined, -1).how, cli::Turn::How::dismissed);
 }
 
+// Its acceptance may still be on the way out.
+TEST(JoinServer, AnAgentThatIsGivenUpAsSoonAsItHasJoinedIsDismissed) {
+  JoinPoint join_point;
+  join_point.gives_up_at_once = true;
+  Client client(join_point);
+  auto joined = client.join();
+  ASSERT_TRUE(joined.ok()) << joined.status().message();
+  EXPECT_EQ(cli::wait_for_turn(*joined, -1).how, cli::Turn::How::dismissed);
+}
+
 TEST(JoinClient, ADriverThatIsSilentIsLostAndMayBeJoinedAgain) {
   JoinPoint join_point({.silence = kSilence});
   Client client(join_point);
