@@ -120,8 +120,8 @@ std::string journal_to_name(const driver::JobSpec& spec, const driver::Outcome& 
   return is_asked_for || went_wrong ? outcome.journal : std::string();
 }
 
-void ask_for_requeue(const std::string& slurm_job, JobOutput& output) {
-  const auto asked = requeue_unless_cancelled(slurm_job);
+void ask_for_requeue(const driver::JobSpec& spec, JobOutput& output) {
+  const auto asked = requeue_unless_cancelled(spec.slurm->job_id, spec.start_timeout);
   if (!asked.ok()) {
     return output.show(cat("hvdrun: ", printable_lines(asked.status().message()), "\n"), true);
   }
@@ -220,7 +220,7 @@ int run_job(const JobSetup& setup) {
                            output.stderr_was_just_shown(outcome.failure->worker.incarnation);
     output.show(failure_report(outcome, setup.state_file, was_shown), !outcome.suspended);
   }
-  if (outcome.suspended && setup.requeue) ask_for_requeue(setup.slurm->job.id, output);
+  if (outcome.suspended && setup.requeue) ask_for_requeue(setup.spec, output);
   // Without tags the bytes of the workers pass as they are, and hvdrun adds nothing.
   if (!why && setup.output.tagged) {
     output.show(end_line(outcome, setup.spec.elastic.has_value(),

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fnmatch.h>
 #include <memory>
 #include <netdb.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
+
+#include <boost/asio/io_context.hpp>
 
 #include "base/printable.h"
 #include "base/security/munge.h"
@@ -18,6 +17,7 @@
 #include "base/unique_fd.h"
 #include "cmd/hvdrun/elastic_setup.h"
 #include "cmd/hvdrun/settings_reader.h"
+#include "discovery/script.h"
 #include "rendezvous/access.h"
 
 namespace hvd::cli {
@@ -27,7 +27,7 @@ namespace {
 constexpr std::array<const char*, 6> kLauncherVariables{"SLURM_*",  "SRUN_*", "SBATCH_*",
                                                         "SALLOC_*", "PMI_*",  "PMIX_*"};
 constexpr std::array<std::string_view, 2> kKeptVariables{"SLURM_CONF", "SLURM_CLUSTERS"};
-constexpr std::size_t kMaxSlurmAnswer = std::size_t{16} << 20;
+constexpr std::size_t kMaxAnswer = std::size_t{16} << 20;
 
 discovery::VariableLookup lookup_in(const std::vector<std::string>& environment) {
   return [&environment](std::string_view name) -> std::optional<std::string> {
@@ -40,25 +40,21 @@ discovery::VariableLookup lookup_in(const std::vector<std::string>& environment)
   };
 }
 
-// The output of a command of Slurm. The error has its words.
-Result<std::string> answer_of(const std::vector<std::string>& command) {
+// The output of a command of Slurm, which waits for Slurm's controller. The error has its words.
+Result<std::string> answer_of(const std::vector<std::string>& command,
+                              std::chrono::milliseconds timeout) {
   std::vector<std::string> words;
   for (const auto& word : command) words.push_back(shell_quote(word));
   const std::string line = join(words, " ");
 
-  std::FILE* const pipe = ::popen((line + " 2>&1").c_str(), "re");
-  if (pipe == nullptr) return Status::from_errno(cat("run ", line), errno);
-  std::string answer;
-  std::array<char, 4096> buffer{};
-  std::size_t got = 0;
-  while ((got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0) {
-    if (answer.size() < kMaxSlurmAnswer) answer.append(buffer.data(), got);
-  }
-  const int status = ::pclose(pipe);
-  if (status == 0) return answer;
-  const std::string how =
-      WIFEXITED(status) ? cat("exited with code ", WEXITSTATUS(status)) : std::string("was killed");
-  return Status(Code::unavailable, cat(line, " ", how, ": ", printable(trim(answer))));
+  boost::asio::io_context io;
+  discovery::Script script(io, {.command = line, .timeout = timeout, .max_output = kMaxAnswer});
+  discovery::ScriptEnd end;
+  script.run([&end](discovery::ScriptEnd ended) { end = std::move(ended); });
+  io.run();
+  if (end.error.empty()) return std::move(end.output);
+  const std::string said = printable(trim(end.standard_error));
+  return Status(Code::unavailable, cat(line, " ", end.error, said.empty() ? "" : ": ", said));
 }
 
 // The address from which this machine would speak with another one, and that one's own. Nothing is
@@ -92,10 +88,12 @@ Result<Path> path_to(const std::string& node) {
 
 // The address of this machine that the nodes reach: that from which it would speak with the first
 // of them that is another machine.
-Result<std::string> address_for_nodes(const std::vector<discovery::Host>& nodes) {
+Result<std::string> address_for_nodes(const std::vector<discovery::Host>& nodes,
+                                      std::chrono::milliseconds timeout) {
   std::vector<std::string> names;
   for (const auto& node : nodes) names.push_back(node.name);
-  const auto answer = answer_of({"scontrol", "--oneliner", "show", "node", join(names, ",")});
+  const auto answer =
+      answer_of({"scontrol", "--oneliner", "show", "node", join(names, ",")}, timeout);
   const std::string hint =
       "; --advertise-address names the address at which the nodes reach hvdrun";
   if (!answer.ok()) return Status(answer.status().code(), answer.status().message() + hint);
@@ -119,8 +117,8 @@ Result<std::string> address_for_nodes(const std::vector<discovery::Host>& nodes)
 }
 
 // Where MUNGE listens, if Slurm's configuration says that it is not the usual place.
-std::string configured_munge_socket() {
-  const auto answer = answer_of({"scontrol", "show", "config"});
+std::string configured_munge_socket(std::chrono::milliseconds timeout) {
+  const auto answer = answer_of({"scontrol", "show", "config"}, timeout);
   if (!answer.ok()) return {};
   for (const auto& line : split(*answer, '\n')) {
     if (!line.starts_with("AuthInfo")) continue;
@@ -132,9 +130,9 @@ std::string configured_munge_socket() {
 }
 
 // The socket of a MUNGE that seals; empty: the usual one.
-Result<std::string> working_munge_socket() {
+Result<std::string> working_munge_socket(std::chrono::milliseconds timeout) {
   if (seal_with_munge("", "").ok()) return std::string();
-  const std::string socket = configured_munge_socket();
+  const std::string socket = configured_munge_socket(timeout);
   const auto sealed = seal_with_munge("", socket);
   if (sealed.ok()) return socket;
   return Status(
@@ -161,16 +159,17 @@ std::vector<std::string> environment_of_srun(const std::vector<std::string>& own
 }
 
 // Slurm's current record of the job.
-Result<discovery::SlurmJob> ask_for_job(const std::string& id) {
-  const auto answer = answer_of({"scontrol", "--details", "show", "job", id});
+Result<discovery::SlurmJob> ask_for_job(const std::string& id, std::chrono::milliseconds timeout) {
+  const auto answer = answer_of({"scontrol", "--details", "show", "job", id}, timeout);
   if (!answer.ok()) return answer.status();
   return discovery::parse_slurm_job(*answer, id);
 }
 
-Result<discovery::SlurmAllocation> current_allocation(const discovery::VariableLookup& lookup) {
+Result<discovery::SlurmAllocation> current_allocation(const discovery::VariableLookup& lookup,
+                                                      std::chrono::milliseconds timeout) {
   const auto id = discovery::slurm_job_id(lookup);
   if (!id.ok()) return id.status();
-  auto job = ask_for_job(*id);
+  auto job = ask_for_job(*id, timeout);
   if (!job.ok()) return job.status();
   return discovery::slurm_allocation(lookup, *std::move(job));
 }
@@ -206,7 +205,7 @@ Result<std::optional<discovery::SlurmAllocation>> slurm_hosts(
                        "themselves, not both; --min-np makes it elastic"));
   }
 
-  auto allocation = current_allocation(lookup);
+  auto allocation = current_allocation(lookup, settings.seconds("start-timeout"));
   if (!allocation.ok()) {
     return allocation.status().with_context(from == "slurm" ? settings.shown("hosts-from")
                                                             : "Slurm");
@@ -237,11 +236,12 @@ Result<std::string> current_slurm_hosts(const Values& values,
   if (job.nodes.empty()) {
     return Status(Code::unavailable, cat("Slurm names no node of job ", job.id));
   }
+  const SettingsReader settings(values);
   const auto states =
-      answer_of({"sinfo", "--noheader", "--Node", cat("--nodes=", job.nodes), "--format=%N %T"});
+      answer_of({"sinfo", "--noheader", "--Node", cat("--nodes=", job.nodes), "--format=%N %T"},
+                settings.seconds("start-timeout"));
   if (!states.ok()) return states.status();
-  const auto hosts =
-      discovery::slurm_nodes(**allocation, *states, SettingsReader(values).integer("min-np"));
+  const auto hosts = discovery::slurm_nodes(**allocation, *states, settings.integer("min-np"));
   if (!hosts.ok()) return hosts.status();
   return discovery::host_lines(*hosts);
 }
@@ -254,7 +254,7 @@ Result<driver::SlurmSpec> slurm_spec(const discovery::SlurmAllocation& allocatio
   if (!path.ok()) return path.status();
   std::string address = spec.advertise_address;
   if (address.empty()) {
-    auto found = address_for_nodes(allocation.nodes);
+    auto found = address_for_nodes(allocation.nodes, spec.start_timeout);
     if (!found.ok()) return found.status().with_context("Slurm");
     address = std::move(*found);
   }
@@ -279,7 +279,7 @@ Result<driver::SlurmSpec> slurm_spec(const discovery::SlurmAllocation& allocatio
     slurm.token_file = std::filesystem::absolute(*token_file).string();
     return slurm;
   }
-  auto socket = working_munge_socket();
+  auto socket = working_munge_socket(spec.start_timeout);
   if (!socket.ok()) return socket.status();
   slurm.munge_socket = std::move(*socket);
   return slurm;
@@ -297,12 +297,13 @@ Status check_requeue(const discovery::SlurmJob& job) {
   return {};
 }
 
-Result<bool> requeue_unless_cancelled(const std::string& job_id) {
-  const auto job = ask_for_job(job_id);
+Result<bool> requeue_unless_cancelled(const std::string& job_id,
+                                      std::chrono::milliseconds timeout) {
+  const auto job = ask_for_job(job_id, timeout);
   if (!job.ok()) return job.status();
   if (discovery::is_cancelled(*job)) return false;
   if (job->is_requeued) return true;
-  HVD_RETURN_IF_ERROR(answer_of({"scontrol", "requeue", job->task_id}).status());
+  HVD_RETURN_IF_ERROR(answer_of({"scontrol", "requeue", job->task_id}, timeout).status());
   return true;
 }
 

@@ -1,8 +1,9 @@
 // Jobs in a Slurm allocation: whether hvdrun takes its hosts from there, which these are, and what
-// its agents need to come back to it from the nodes. Asks Slurm by scontrol and sinfo, which
-// may take as long as Slurm's controller does.
+// its agents need to come back to it from the nodes. Asks Slurm by scontrol and sinfo. An answer
+// that does not come within --start-timeout is an error.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,6 +40,6 @@ Status check_requeue(const discovery::SlurmJob& job);
 
 // Asks Slurm to run the batch script of this job again, which ends the present run of it, unless
 // somebody has asked already. False: somebody has cancelled the job, so Slurm was not asked.
-Result<bool> requeue_unless_cancelled(const std::string& job_id);
+Result<bool> requeue_unless_cancelled(const std::string& job_id, std::chrono::milliseconds timeout);
 
 }  // namespace hvd::cli

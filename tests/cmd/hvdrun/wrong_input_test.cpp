@@ -79,6 +79,22 @@ TEST(WrongInput, APortThatIsTakenIsNamed) {
   EXPECT_NE(status.err.find("in use"), std::string::npos) << status.err;
 }
 
+// Its controller may hang. Nothing of the question is left.
+TEST(WrongInput, ASlurmThatDoesNotAnswerEndsTheWait) {
+  const TemporaryDirectory directory;
+  make_executable(directory.file("scontrol", "#!/bin/sh\nexec sleep 1000000\n"));
+  ProcessOptions options;
+  options.environment = {{"SLURM_JOB_ID", "7"},
+                         {"SLURM_JOB_NODELIST", "sn1"},
+                         {"PATH", directory.path().string() + ":/usr/bin:/bin"}};
+  const auto status =
+      run({binary("hvdrun"), "--hosts-from", "slurm", "--start-timeout", "1", "./p"}, options);
+  EXPECT_EQ(status.code, 1);
+  EXPECT_NE(status.err.find("scontrol --details show job 7 did not end within 1 s and was killed"),
+            std::string::npos)
+      << status.err;
+}
+
 TEST(WrongInput, ATokenFileThatOthersMayReadIsRefused) {
   const TemporaryDirectory directory;
   const auto token = directory.file("token", std::string(64, 'a') + "\n");
