@@ -14,13 +14,17 @@ namespace hvd::runtime::trace {
 
 Status Tracing::open() {
   const Config& config = spec_.config;
-  // Nobody waits for the directory of a job that is under way: a report that cannot be written says
-  // so.
-  if (!spec_.under_way && !config.flight_recorder.empty()) {
+  if (!config.flight_recorder.empty()) {
     const auto make = [directory = config.flight_recorder] {
       return make_flight_directory(directory);
     };
-    HVD_RETURN_IF_ERROR(on_files(make));
+    // Nobody waits for the directory of a job that is under way: a report that cannot be written
+    // says so.
+    if (!spec_.under_way) {
+      HVD_RETURN_IF_ERROR(on_files(make));
+    } else if (const Status added = files_.add(0, [make] { (void)make(); }); !added.ok()) {
+      HVD_LOG(warning, "flight recorder: " << added.message());
+    }
   }
   if (!is_root() || config.timeline.empty()) return {};
   return start_timeline(config.timeline, config.timeline_mark_cycles, spec_.under_way);

@@ -333,7 +333,7 @@ TEST_F(StatusTest, AJobIsFoundAgainAfterItsDirectoryWasRemoved) {
   EXPECT_EQ(status().at("state"), "running");
   std::filesystem::remove(socket_files().at(0));
   ASSERT_TRUE(wait_for_job());
-  expect_granted({"stop"}, "stopping");
+  expect_granted({"stop"}, "is being stopped");
   EXPECT_EQ(job.wait().code, 143);
   EXPECT_TRUE(socket_files().empty());
 }
