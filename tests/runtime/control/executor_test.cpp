@@ -62,6 +62,11 @@ TEST(Executor, EndsAfterTheBatchThatAThreadOfTheProgramExecutes) {
   response.tensors = {tensor};
   std::vector<Response> responses;
   responses.push_back(std::move(response));
+  // The executor's thread would take the batch if it came to its loop later.
+  std::promise<pid_t> loops;
+  executor.post([&] { loops.set_value(::gettid()); });
+  const pid_t looper = loops.get_future().get();
+  ASSERT_TRUE(test::eventually([&] { return state_of(looper) == 'S'; }));
   executor.submit(std::move(responses), true);
 
   std::thread caller([&] { executor.run_inline(); });
