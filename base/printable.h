@@ -25,5 +25,6 @@ std::string quoted(std::string_view text, std::size_t most = 80);
 // leaves what a terminal would obey.
 inline std::string quoted(const std::string& text) { return quoted(std::string_view(text)); }
 inline std::string quoted(std::string& text) { return quoted(std::string_view(text)); }
+inline std::string quoted(const char* text) { return quoted(std::string_view(text)); }
 
 }  // namespace hvd

@@ -163,10 +163,16 @@ RankFilesOptions rank_files_options(StreamWriter& error, std::chrono::millisecon
   return options;
 }
 
+// What was closed when hvdrun began has something else in its place.
+bool is_writable(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_RDONLY;
+}
+
 int run_job(const JobSetup& setup) {
-  if (::fcntl(STDOUT_FILENO, F_GETFD) < 0) {
-    return fail(
-        Status::from_errno("the standard output of hvdrun cannot take the workers' lines", errno));
+  if (!is_writable(STDOUT_FILENO)) {
+    return fail({Code::invalid_argument,
+                 "standard output is not open for writing: the job would have no output"});
   }
   // If the reader of the output has gone, or a file may not grow (ulimit -f), the write reports it.
   for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
