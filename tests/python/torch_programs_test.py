@@ -1,6 +1,7 @@
 # Programs that are right in one process end with the same weights over hvd.DistributedOptimizer,
 # and over DistributedDataParallel.
 import os
+import shutil
 import tempfile
 
 import pytest
@@ -22,8 +23,9 @@ def gloo(world):
     )
     yield
     dist.destroy_process_group()
+    hvd.barrier()  # until then another rank may use the store
     if folder is not None:
-        os.rmdir(folder)
+        shutil.rmtree(folder)
 
 
 def trained(name, way):
