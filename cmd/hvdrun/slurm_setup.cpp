@@ -27,7 +27,7 @@ namespace {
 constexpr std::array<const char*, 6> kLauncherVariables{"SLURM_*",  "SRUN_*", "SBATCH_*",
                                                         "SALLOC_*", "PMI_*",  "PMIX_*"};
 constexpr std::array<std::string_view, 2> kKeptVariables{"SLURM_CONF", "SLURM_CLUSTERS"};
-constexpr std::size_t kMaxAnswer = std::size_t{16} << 20;
+constexpr std::size_t kMaxSlurmAnswer = std::size_t{16} << 20;
 
 discovery::VariableLookup lookup_in(const std::vector<std::string>& environment) {
   return [&environment](std::string_view name) -> std::optional<std::string> {
@@ -48,7 +48,7 @@ Result<std::string> answer_of(const std::vector<std::string>& command,
   const std::string line = join(words, " ");
 
   boost::asio::io_context io;
-  discovery::Script script(io, {.command = line, .timeout = timeout, .max_output = kMaxAnswer});
+  discovery::Script script(io, {.command = line, .timeout = timeout, .max_output = kMaxSlurmAnswer});
   discovery::ScriptEnd end;
   script.run([&end](discovery::ScriptEnd ended) { end = std::move(ended); });
   io.run();

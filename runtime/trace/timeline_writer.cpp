@@ -244,7 +244,7 @@ void TimelineWriter::mark_cycle(Nanoseconds when, std::uint64_t number) {
 }
 
 Status TimelineWriter::finish() {
-  const Status done = loop_->finish();
+  Status done = loop_->finish();
   threads_.join_until(done.code() == Code::deadline_exceeded ? Clock::now() : kNever);
   return done;
 }
