@@ -48,7 +48,8 @@ Result<std::string> answer_of(const std::vector<std::string>& command,
   const std::string line = join(words, " ");
 
   boost::asio::io_context io;
-  discovery::Script script(io, {.command = line, .timeout = timeout, .max_output = kMaxSlurmAnswer});
+  discovery::Script script(io,
+                           {.command = line, .timeout = timeout, .max_output = kMaxSlurmAnswer});
   discovery::ScriptEnd end;
   script.run([&end](discovery::ScriptEnd ended) { end = std::move(ended); });
   io.run();

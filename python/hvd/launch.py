@@ -248,6 +248,7 @@ def _run_job(job: _Job, command: list[str]) -> list[Any]:
                 [hvdrun_path(), *sends_key, *command, "-c", _program_of_worker()],
                 env={**job.environment(), _CALLER_VARIABLE: str(end)},
                 pass_fds=[end],
+                stdout=None if _is_open(1) else subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
             )
             errors = _pass_on(process)
@@ -258,6 +259,14 @@ def _run_job(job: _Job, command: list[str]) -> list[Any]:
         reasons = "\n".join([errors, *job.faults])
         raise RunError(f"hvdrun ended with exit code {process.returncode}:\n{reasons}")
     return _results_of_last_world(job.results)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def _program_of_worker() -> str:
