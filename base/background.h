@@ -33,7 +33,7 @@ class Background {
   bool hangs(TimePoint now) const { return held_up(now) > patience_; }
   // Until all is done; false as soon as a piece of it hangs.
   bool wait() const;
-  // What waits, but for the work in progress, is not done. Returns its bytes.
+  // Work that waits is given up; the one in progress goes on. Returns the bytes given up.
   std::size_t drop();
   // As wait(), and nothing can be added any more. If it hangs, the rest is dropped, and the thread
   // left behind.

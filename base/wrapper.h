@@ -21,7 +21,7 @@ struct Wrapper {
 // before its name: "python3 /opt/conda/bin/conda run".
 const Wrapper* find_wrapper(const std::vector<std::string>& command);
 
-// What to do where a worker finds itself in a container.
+// The advice for a worker that finds itself in a container.
 inline constexpr std::string_view kContainerRemedy =
     "run hvdrun inside of the container; or one container on each host, with sshd or `hvdrun "
     "agent` in it";

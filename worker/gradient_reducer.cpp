@@ -115,6 +115,7 @@ class GradientReducer::Impl {
   void collect_rows();
   void keep_first_error();
   void forget_step();
+  void forget_failed_step();
 
   mutable std::mutex mutex_;
   GradientList list_;
@@ -456,12 +457,7 @@ bool GradientReducer::Impl::reduce_until(TimePoint deadline, Lock& lock) {
   lock.lock();
   if (!error_) error_ = error;
   if (!all_done) return false;
-  if (error_) {
-    // begin_agreement() and this may have failed alike.
-    const auto first = error_;
-    forget_step();
-    error_ = first;
-  }
+  if (error_) forget_failed_step();
   return true;
 }
 
@@ -482,9 +478,7 @@ bool GradientReducer::Impl::synchronize_until(TimePoint deadline) {
       collect_rows();
     } catch (...) {  // no memory, say
       keep_first_error();
-      const auto first = error_;
-      forget_step();
-      error_ = first;
+      forget_failed_step();
     }
   }
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
@@ -536,6 +530,13 @@ void GradientReducer::Impl::forget_step() {
   agreement_.reset();
   error_ = nullptr;
   step_ = Step::collecting;
+}
+
+// The error is left for the caller to throw.
+void GradientReducer::Impl::forget_failed_step() {
+  const auto first = error_;
+  forget_step();
+  error_ = first;
 }
 
 void GradientReducer::Impl::begin_next_step(std::string_view call) {

@@ -66,9 +66,9 @@ int print_and_end(std::string_view text) {
   return status.ok() ? 0 : fail(status);
 }
 
-// What ends the job because of hvdrun's own output, as SIGTERM would: its reader is gone, or the
-// files of --output-filename cannot be made before the job begins. A terminal that is closed is the
-// same request as the SIGHUP that comes with it, before or after. A file that cannot be written
+// The failure of hvdrun's own output that ends the job, as SIGTERM would: its reader is gone, or
+// the files of --output-filename cannot be made before the job begins. A terminal that is closed is
+// the same request as the SIGHUP that comes with it, before or after. A file that cannot be written
 // ends no job: it only observes it. Any thread may report.
 class OutputFailure {
  public:
@@ -163,7 +163,7 @@ RankFilesOptions rank_files_options(StreamWriter& error, std::chrono::millisecon
   return options;
 }
 
-// What was closed when hvdrun began has something else in its place.
+// Another descriptor stands in the place of a stream that was closed when hvdrun began.
 bool is_writable(int fd) {
   const int flags = ::fcntl(fd, F_GETFL);
   return flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_RDONLY;
