@@ -125,7 +125,7 @@ void HostClaim::kill_former(TimePoint now) {
   const pid_t pid = former_pid();
   if (pid <= 0) return;
   ::kill(pid, SIGSTOP);
-  const auto found = kill_descendants(pid).found;
+  const auto found = kill_descendants(pid, [] {}).found;  // of another process
   if (std::all_of(found.begin(), found.end(), is_dead)) ::kill(pid, SIGKILL);
 }
 

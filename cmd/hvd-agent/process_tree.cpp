@@ -43,19 +43,24 @@ std::vector<Descendant> descendants_but(pid_t root, const std::vector<pid_t>& sp
 // Calls `freeze` for every process that is found, again until a walk finds no new one. Returns the
 // last walk.
 template <typename Freeze>
-std::vector<Descendant> freeze_until_nothing_is_new(pid_t root, const std::vector<pid_t>& spared,
+std::vector<Descendant> freeze_until_nothing_is_new(pid_t root, const Reap& reap,
+                                                    const std::vector<pid_t>& spared,
                                                     Freeze freeze) {
   std::set<pid_t> seen;
   std::vector<Descendant> processes;
   for (int walk = 0; walk < kMaxFreezingWalks; ++walk) {
+    reap();
     processes = descendants_but(root, spared);
     bool found_new = false;
+    std::set<pid_t> present;  // the number of a process that was reaped may be that of another one
     for (const auto& process : processes) {
-      if (!seen.insert(process.pid).second) continue;
+      present.insert(process.pid);
+      if (seen.count(process.pid) != 0) continue;
       found_new = true;
       freeze(process);
     }
     if (!found_new) break;
+    seen.swap(present);
   }
   return processes;
 }
@@ -102,9 +107,10 @@ bool signal_descendant(const Descendant& process, pid_t root, int signal_number)
   return result == 0 || errno != EPERM;
 }
 
-KillPass kill_descendants(pid_t root, const std::vector<pid_t>& spared) {
+KillPass kill_descendants(pid_t root, const Reap& reap, const std::vector<pid_t>& spared) {
   const auto processes = freeze_until_nothing_is_new(
-      root, spared, [&](const Descendant& process) { signal_descendant(process, root, SIGSTOP); });
+      root, reap, spared,
+      [&](const Descendant& process) { signal_descendant(process, root, SIGSTOP); });
   KillPass pass;
   for (const auto& process : processes) {
     pass.found.push_back(process.pid);
@@ -113,9 +119,9 @@ KillPass kill_descendants(pid_t root, const std::vector<pid_t>& spared) {
   return pass;
 }
 
-void freeze_descendants(pid_t root, std::set<pid_t>& frozen) {
+void freeze_descendants(pid_t root, const Reap& reap, std::set<pid_t>& frozen) {
   // Parents before children, so that a parent which asks for it does not hear of stopped children.
-  freeze_until_nothing_is_new(root, {}, [&](const Descendant& process) {
+  freeze_until_nothing_is_new(root, reap, {}, [&](const Descendant& process) {
     // By us already, or by another process, whose stop a SIGCONT of ours would undo.
     if (state_of(process.pid) == 'T' || is_about_to_stop(process.pid)) return;
     signal_descendant(process, root, SIGSTOP);

@@ -3,6 +3,7 @@
 // (reaper.h).
 #pragma once
 
+#include <functional>
 #include <set>
 #include <sys/types.h>
 #include <vector>
@@ -32,16 +33,21 @@ bool signal_descendant(const Descendant& process, pid_t root, int signal_number)
 // nothing new, so that nothing can fork away; then SIGKILL to all of it. A killed process is not
 // yet gone: the caller reaps, and calls again until there is nothing left to reap. Children of
 // `root` that stand in `spared` are left alone, with all that descends from them.
+//
+// `reap` is called before each walk, to take away the children of the caller that have ended. A
+// process that forks and ends, again and again, leaves thousands of them, and a walk that passes by
+// all of them comes to the last one when it has ended, too.
 struct KillPass {
   std::vector<pid_t> found;      // everything that was there
   std::vector<pid_t> forbidden;  // of them, those that may not be signalled
 };
-KillPass kill_descendants(pid_t root, const std::vector<pid_t>& spared = {});
+using Reap = std::function<void()>;
+KillPass kill_descendants(pid_t root, const Reap& reap, const std::vector<pid_t>& spared = {});
 
 // Stops everything that descends from `root`, again until a walk finds nothing new, and adds to
 // `frozen` the processes that ran until then: a process that was stopped before must not be thawed.
-// To be called again now and then, since any process may send SIGCONT.
-void freeze_descendants(pid_t root, std::set<pid_t>& frozen);
+// To be called again now and then, since any process may send SIGCONT. `reap` as above.
+void freeze_descendants(pid_t root, const Reap& reap, std::set<pid_t>& frozen);
 // Lets go on what stands in `frozen`, which is empty afterwards.
 void thaw_descendants(pid_t root, std::set<pid_t>& frozen);
 

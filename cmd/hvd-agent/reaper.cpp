@@ -197,7 +197,8 @@ class ReaperProcess {
       thaw_descendants(::getpid(), stopped_by_us_);
     }
     if (Clock::now() < next_freeze_) return;
-    freeze_descendants(::getpid(), stopped_by_us_);
+    freeze_descendants(
+        ::getpid(), [this] { reap(); }, stopped_by_us_);
     next_freeze_ = Clock::now() + freeze_pause_;
     freeze_pause_ = std::min(2 * freeze_pause_, kLongestFreezePause);
   }
@@ -290,7 +291,7 @@ class ReaperProcess {
   }
 
   void kill_once() {
-    const auto pass = kill_descendants(::getpid());
+    const auto pass = kill_descendants(::getpid(), [this] { reap(); });
     next_kill_ = Clock::now() + kill_pause_;
     kill_pause_ = std::min(2 * kill_pause_, kLongestKillPause);
     if (Clock::now() < unkillable_at_) return;

@@ -306,7 +306,8 @@ void Supervisor::kill_strays() {
   for (const auto& [incarnation, worker] : workers_) {
     if (!worker->reaper_gone()) spared.push_back(worker->reaper_pid());
   }
-  const auto pass = kill_descendants(::getpid(), spared);
+  const auto pass = kill_descendants(
+      ::getpid(), [this] { on_child_ended(); }, spared);
   on_child_ended();
   look_for_strays_at_ = pass.found.empty() ? kNever : Clock::now() + kStrayPause;
 }

@@ -88,6 +88,7 @@ TEST(AgentLease, CatchesProcessesThatRunAway) {
     // Of a runner also the one before, if it had not ended yet.
     return caught.size() >= 5 && stand_still(agent, caught);
   }));
+  EXPECT_EQ(agent.of(1).out, "ready\n");
 }
 
 TEST(AgentLease, LetsThemGoOnWhenItIsRenewedAndSaysHowLongTheyStoodStill) {

@@ -59,7 +59,7 @@ TEST(ProcessTreeKill, SparesTheProcessesThatAreNamed) {
   test::Process shell({"sh", "-c", "sleep 1000 & sleep 1001 & wait"});
   ASSERT_TRUE(eventually([&] { return descendants_of(shell.pid()).size() == 2; }));
   const auto children = descendants_of(shell.pid());
-  const auto pass = kill_descendants(shell.pid(), {children[0].pid});
+  const auto pass = kill_descendants(shell.pid(), [] {}, {children[0].pid});
   EXPECT_EQ(pass.found, std::vector<pid_t>{children[1].pid});
   EXPECT_TRUE(pass.forbidden.empty());
   EXPECT_EQ(::kill(children[0].pid, 0), 0);

@@ -165,6 +165,7 @@ TEST(AgentTree, CatchesProcessesThatRunAway) {
   ASSERT_TRUE(until_ready(agent, 1));
   agent.send(agent_link::Kill{1}.encode());
   ASSERT_TRUE(agent.until_over(1));
+  EXPECT_EQ(agent.of(1).out, "ready\n");
   EXPECT_TRUE(only_the_agent(agent));
 }
 
