@@ -86,22 +86,21 @@ bool Background::wait() const {
   }
 }
 
-std::size_t Background::drop() {
-  std::deque<State::Item> dropped;
-  std::size_t bytes = 0;
-  {
-    const std::lock_guard lock(state_->mutex);
-    dropped.swap(state_->queue);
-    for (const auto& item : dropped) bytes += item.bytes;
-    state_->bytes -= bytes;
-    state_->changed.notify_all();
+Background::Dropped Background::drop() {
+  Dropped dropped;
+  const std::lock_guard lock(state_->mutex);
+  for (auto& item : std::exchange(state_->queue, {})) {
+    dropped.bytes += item.bytes;
+    dropped.work.push_back(std::move(item.work));
   }
-  return bytes;
+  state_->bytes -= dropped.bytes;
+  state_->changed.notify_all();
+  return dropped;
 }
 
 bool Background::finish() {
   const bool is_done = wait();
-  if (!is_done) drop();
+  if (!is_done) (void)drop();
   {
     const std::lock_guard lock(state_->mutex);
     state_->is_closed = true;

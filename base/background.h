@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -33,8 +34,13 @@ class Background {
   bool hangs(TimePoint now) const { return held_up(now) > patience_; }
   // Until all is done; false as soon as a piece of it hangs.
   bool wait() const;
-  // Work that waits is given up; the one in progress goes on. Returns the bytes given up.
-  std::size_t drop();
+  // Work that is given up. Destroying it may run callbacks of whoever waits for it.
+  struct Dropped {
+    std::size_t bytes = 0;
+    std::vector<std::function<void()>> work;
+  };
+  // Gives up the work that waits; the one in progress goes on.
+  Dropped drop();
   // As wait(), and nothing can be added any more. If it hangs, the rest is dropped, and the thread
   // left behind.
   bool finish();

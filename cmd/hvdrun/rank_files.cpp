@@ -174,9 +174,8 @@ void RankFiles::queue(std::size_t file, std::string bytes, Credit credit) {
 
 std::uint64_t RankFiles::drain() {
   const bool is_done = writer_.wait();
-  const std::size_t waiting = is_done ? 0 : writer_.waiting();
   const std::lock_guard lock(files_->mutex);
-  return files_->left_out + waiting;
+  return files_->left_out + (is_done ? 0 : writer_.waiting());
 }
 
 void RankFiles::watch() {
@@ -189,16 +188,18 @@ void RankFiles::watch() {
     }
     changed_.wait_for(lock, stall_timeout_ / kLooks);
     if (stopping_ || writer_.waiting() <= kLimit || !writer_.hangs(Clock::now())) continue;
+    Background::Dropped dropped;
     {
+      // drain() finds each byte in one of the two counts.
       const std::lock_guard files_lock(files_->mutex);
-      files_->is_stalled = true;
-      if (files_->options.on_stalled) files_->options.on_stalled(files_->in_progress);
+      const bool is_new = !std::exchange(files_->is_stalled, true);
+      if (is_new && files_->options.on_stalled) files_->options.on_stalled(files_->in_progress);
+      dropped = writer_.drop();
+      files_->left_out += dropped.bytes;
     }
     lock.unlock();
-    const std::size_t dropped = writer_.drop();  // releasing credits runs callbacks
+    dropped.work.clear();  // releasing credits runs callbacks
     lock.lock();
-    const std::lock_guard files_lock(files_->mutex);
-    files_->left_out += dropped;
   }
 }
 

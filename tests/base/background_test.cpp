@@ -52,7 +52,7 @@ TEST(Background, WorkThatHangsHoldsUpNobodyAndIsLeftBehind) {
     EXPECT_EQ(background.waiting(), 15U);
     EXPECT_FALSE(background.wait());
     EXPECT_TRUE(background.hangs(Clock::now()));
-    EXPECT_EQ(background.drop(), 5U);
+    EXPECT_EQ(background.drop().bytes, 5U);
     EXPECT_EQ(background.waiting(), 10U);
   }
   EXPECT_EQ(*kept, 0);
