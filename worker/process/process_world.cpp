@@ -34,11 +34,20 @@ ProcessWorld::ProcessWorld() {
 }
 
 // A thread of the parent may hold the first lock for as long as a world takes to form, which fork()
-// does not wait for. The child does not have that thread: it gets a new lock, and measures its own
-// worlds with locks of its own.
+// does not wait for. The child does not have that thread: it gets a new lock, and new objects of
+// all that a thread changes under that lock, which may be half changed. What they held stays in
+// memory, the world of the parent too: to destroy it is to wait for its threads.
 void ProcessWorld::begin_in_child() {
   std::construct_at(&lifecycle_mutex_);
-  meter_ = std::make_shared<runtime::WorkMeter>();
+  std::construct_at(&options_);
+  std::construct_at(&settings_);
+  std::construct_at(&rounds_);
+  std::construct_at(&ended_because_);
+  std::construct_at(&teardown_);
+  std::construct_at(&launcher_);
+  std::construct_at(&current_);
+  membership_ = nullptr;  // the child is no member of the job
+  std::construct_at(&meter_, std::make_shared<runtime::WorkMeter>());
   std::construct_at(&entry_timer_, [meter = meter_] { return meter->received(); });
 }
 
