@@ -60,28 +60,7 @@ from hvd import (
 )
 
 from . import elastic
-from .allreduce_ops import (
-    allreduce,
-    allreduce_,
-    grouped_allreduce,
-    grouped_allreduce_,
-    sparse_allreduce_async,
-)
-from .asynchronous import (
-    allgather_async,
-    allreduce_async,
-    allreduce_async_,
-    alltoall_async,
-    broadcast_async,
-    broadcast_async_,
-    grouped_allgather_async,
-    grouped_allreduce_async,
-    grouped_allreduce_async_,
-    grouped_reducescatter_async,
-    recv_async,
-    reducescatter_async,
-    send_async,
-)
+from .allreduce_ops import allreduce, grouped_allreduce, sparse_allreduce_async
 from .compression import Compression
 from .functions import (
     allgather_object,
@@ -91,14 +70,29 @@ from .functions import (
 )
 from .ops import (
     allgather,
+    allgather_async,
+    allreduce_,
+    allreduce_async,
+    allreduce_async_,
     alltoall,
+    alltoall_async,
     broadcast,
     broadcast_,
+    broadcast_async,
+    broadcast_async_,
     grouped_allgather,
+    grouped_allgather_async,
+    grouped_allreduce_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
     grouped_reducescatter,
+    grouped_reducescatter_async,
     recv,
+    recv_async,
     reducescatter,
+    reducescatter_async,
     send,
+    send_async,
 )
 from .optimizer import DistributedOptimizer
 from .sync_batch_norm import SyncBatchNorm

@@ -12,8 +12,8 @@ from hvd import basics
 from hvd._work import Adasum
 from hvd.basics import global_process_set
 
+from .adapter import collectives
 from .agreement import agree_on_name, generation_agreed
-from .allreduce_ops import grouped_allreduce_async_
 from .compression import Compressor
 from .wrapped_optimizer import WrappedOptimizer
 
@@ -59,7 +59,7 @@ class AdasumSteps(WrappedOptimizer):
             pairs = [compression.compress(one - old) for one, old in zip(parameters, before)]
             changes = [small for small, _ in pairs]
             name = f"adasum.{self._name_in_this_world()}"
-            grouped_allreduce_async_(changes, name=name, op=Adasum).wait()
+            collectives.grouped_allreduce_(changes, name=name, op=Adasum)
             for one, old, change, (_, context) in zip(parameters, before, changes, pairs):
                 one.copy_(old + compression.decompress(change, context))
         self._tell_inner_of_step()

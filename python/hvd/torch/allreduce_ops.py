@@ -1,4 +1,4 @@
-"""Allreduce of PyTorch's tensors: alone, in groups, in place, of sparse ones.
+"""Allreduce of PyTorch's tensors as it can be differentiated, and of sparse ones.
 
 The rules of all collectives stand in ops.py.
 """
@@ -6,94 +6,31 @@ The rules of all collectives stand in ops.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
 
 import torch
 
 from hvd import _core
-from hvd._work import Handle, Kind, ReduceOp, choose_op
+from hvd._collectives import ReduceArguments
+from hvd._work import Handle, Kind, choose_op
 from hvd.basics import ProcessSet, global_process_set
 
+from .adapter import collectives
 from .compression import Compression, Compressor, built_in_of
-from .operands import InPlace, dense_input, dense_inputs, start, stream_of_first, tensor_tuples
-from .tensors import result_tensor, stream_of, tensor_tuple
-
-
-class _Call(NamedTuple):
-    """The arguments that all forms of an allreduce have."""
-
-    name: str | None
-    op: ReduceOp
-    prescale: float
-    postscale: float
-    process_set: ProcessSet
-    compression: type[Compressor] = Compression.none
-
-
-def _start_allreduce(
-    inputs: list[torch.Tensor],
-    outputs: list[torch.Tensor] | None,
-    grouped: bool,
-    finish: Callable[[_core.Work], Any],
-    call: _Call,
-) -> Handle[Any]:
-    ins = tensor_tuples(inputs)
-    outs = None if outputs is None else tensor_tuples(outputs)
-    work = start(
-        Kind.ALLREDUCE,
-        ins if grouped else ins[0],
-        outs if grouped or outs is None else outs[0],
-        name=call.name,
-        op=call.op,
-        prescale=call.prescale,
-        postscale=call.postscale,
-        compression=built_in_of(call.compression) or 0,
-        process_set=call.process_set,
-        keep=(inputs, outputs),
-        stream=stream_of_first(inputs),
-    )
-    return Handle(work, finish)
-
-
-def allreduce_async(
-    tensor: torch.Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Handle[torch.Tensor]:
-    """Starts ``allreduce()``. Not differentiable."""
-    dense = dense_input(tensor)
-    output = torch.empty_like(dense)
-    return _start_allreduce(
-        [dense],
-        [output],
-        False,
-        lambda work: output,
-        _Call(name, choose_op(op, average), prescale_factor, postscale_factor, process_set),
-    )
+from .tensors import result_tensor
 
 
 class _Allreduce(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, tensor, call):  # type: ignore[no-untyped-def]
-        ctx.call = call
-        dense = dense_input(tensor)
-        output = torch.empty_like(dense)
-        _start_allreduce(
-            [dense],
-            [output],
-            False,
-            lambda work: None,
-            call,
-        ).wait()
-        return output
+    def forward(ctx, call, grouped, *tensors):  # type: ignore[no-untyped-def]
+        ctx.arguments = (call, grouped)
+        reduced = collectives.start_allreduce(tensors, call, grouped=grouped).wait()
+        return tuple(reduced) if grouped else reduced
 
     @staticmethod
-    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
-        return _Allreduce.apply(gradient, ctx.call._replace(name=None)), None
+    def backward(ctx, *gradients):  # type: ignore[no-untyped-def]
+        call, grouped = ctx.arguments
+        reduced = _Allreduce.apply(call._replace(name=None), grouped, *gradients)
+        return None, None, *(reduced if grouped else [reduced])
 
 
 def allreduce(
@@ -119,80 +56,13 @@ def allreduce(
 
     The gradient of a sum or an average is reduced in the same way.
     """
-    call = _Call(name, choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    call = ReduceArguments(
+        name, choose_op(op, average), prescale_factor, postscale_factor, process_set
+    )
     if built_in_of(compression) is not None:
-        return _Allreduce.apply(tensor, call._replace(compression=compression))
+        return _Allreduce.apply(call._replace(compression=compression), False, tensor)
     small, context = compression.compress(tensor)
-    return compression.decompress(_Allreduce.apply(small, call), context)
-
-
-def allreduce_async_(
-    tensor: torch.Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Handle[torch.Tensor]:
-    """Starts ``allreduce_()``."""
-    place = InPlace([tensor])
-    return _start_allreduce(
-        place.dense,
-        None,
-        False,
-        lambda work: place.finish(work)[0],
-        _Call(name, choose_op(op, average), prescale_factor, postscale_factor, process_set),
-    )
-
-
-def allreduce_(
-    tensor: torch.Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> torch.Tensor:
-    """``allreduce()`` in place."""
-    return allreduce_async_(
-        tensor, average, name, op, prescale_factor, postscale_factor, process_set
-    ).wait()
-
-
-def grouped_allreduce_async(
-    tensors: Sequence[torch.Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Handle[list[torch.Tensor]]:
-    """Starts ``grouped_allreduce()``. Not differentiable."""
-    dense = dense_inputs(tensors)
-    outputs = [torch.empty_like(tensor) for tensor in dense]
-    return _start_allreduce(
-        dense,
-        outputs,
-        True,
-        lambda work: outputs,
-        _Call(name, choose_op(op, average), prescale_factor, postscale_factor, process_set),
-    )
-
-
-class _GroupedAllreduce(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, name, op, prescale, postscale, process_set, *tensors):  # type: ignore[no-untyped-def]
-        ctx.arguments = (op, prescale, postscale, process_set)
-        handle = grouped_allreduce_async(tensors, None, name, op, prescale, postscale, process_set)
-        return tuple(handle.wait())
-
-    @staticmethod
-    def backward(ctx, *gradients):  # type: ignore[no-untyped-def]
-        reduced = _GroupedAllreduce.apply(None, *ctx.arguments, *gradients)
-        return (None, None, None, None, None, *reduced)
+    return compression.decompress(_Allreduce.apply(call, False, small), context)
 
 
 def grouped_allreduce(
@@ -206,50 +76,12 @@ def grouped_allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
     """``allreduce()`` of several tensors, which are reduced together, when all are there."""
-    small, contexts = [], []
-    for tensor in tensors:
-        one, context = compression.compress(tensor)
-        small.append(one)
-        contexts.append(context)
-    reduced = _GroupedAllreduce.apply(
-        name, choose_op(op, average), prescale_factor, postscale_factor, process_set, *small
+    call = ReduceArguments(
+        name, choose_op(op, average), prescale_factor, postscale_factor, process_set
     )
-    return [compression.decompress(one, context) for one, context in zip(reduced, contexts)]
-
-
-def grouped_allreduce_async_(
-    tensors: Sequence[torch.Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Handle[list[torch.Tensor]]:
-    """Starts ``grouped_allreduce_()``."""
-    place = InPlace(tensors)
-    return _start_allreduce(
-        place.dense,
-        None,
-        True,
-        place.finish,
-        _Call(name, choose_op(op, average), prescale_factor, postscale_factor, process_set),
-    )
-
-
-def grouped_allreduce_(
-    tensors: Sequence[torch.Tensor],
-    average: bool | None = None,
-    name: str | None = None,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> list[torch.Tensor]:
-    """``grouped_allreduce()`` in place."""
-    return grouped_allreduce_async_(
-        tensors, average, name, op, prescale_factor, postscale_factor, process_set
-    ).wait()
+    pairs = [compression.compress(tensor) for tensor in tensors]
+    reduced = _Allreduce.apply(call, True, *(small for small, _ in pairs))
+    return [compression.decompress(one, context) for one, (_, context) in zip(reduced, pairs)]
 
 
 def sparse_allreduce_async(
@@ -274,15 +106,6 @@ def start_sparse_allreduce(
     # Rows are numbered by one vector each, and torch keeps these as columns.
     indices = sparse.indices().t().contiguous()
     values = sparse.values().contiguous()
-    work = start(
-        Kind.SPARSE_ALLREDUCE,
-        [tensor_tuple(indices), tensor_tuple(values)],
-        name=name,
-        op=op,
-        process_set=process_set,
-        keep=(indices, values),
-        stream=stream_of(values),
-    )
 
     def finish(done: _core.Work) -> torch.Tensor:
         first, second = done.results()
@@ -291,4 +114,13 @@ def start_sparse_allreduce(
             rows.t(), result_tensor(done, second, values), sparse.size()
         ).coalesce()
 
-    return Handle(work, finish)
+    return collectives.start(
+        Kind.SPARSE_ALLREDUCE,
+        [indices, values],
+        None,
+        finish,
+        grouped=True,
+        name=name,
+        op=op,
+        process_set=process_set,
+    )

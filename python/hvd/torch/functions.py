@@ -10,7 +10,7 @@ import torch
 from hvd.basics import ProcessSet, global_process_set, rank
 from hvd.objects import allgather_object, broadcast_object
 
-from .ops import broadcast_async_
+from .adapter import collectives
 
 __all__ = [
     "allgather_object",
@@ -38,7 +38,7 @@ def broadcast_parameters(
     else:
         raise ValueError(f"invalid params of type {type(params)}")
     handles = [
-        broadcast_async_(tensor, root_rank, name, process_set)
+        collectives.broadcast_async_(tensor, root_rank, name, process_set)
         for name, tensor in named
         if isinstance(tensor, torch.Tensor)
     ]
@@ -98,7 +98,7 @@ def broadcast_optimizer_state(
 
     sent = [tensor.detach().cpu() if is_root else tensor for tensor in tensors]
     handles = [
-        broadcast_async_(tensor, root_rank, f"optimizer.{index}", process_set)
+        collectives.broadcast_async_(tensor, root_rank, f"optimizer.{index}", process_set)
         for index, tensor in enumerate(sent)
     ]
     for handle in handles:

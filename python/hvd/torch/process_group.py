@@ -21,7 +21,8 @@ from hvd.elastic import note_hidden_failure
 from hvd.errors import HorovodInternalError
 
 from . import checks
-from .allreduce_ops import grouped_allreduce_async_, start_sparse_allreduce
+from .adapter import collectives
+from .allreduce_ops import start_sparse_allreduce
 from .group_arguments import (
     Fold,
     Reduction,
@@ -33,14 +34,6 @@ from .group_arguments import (
     root_of,
 )
 from .group_base import GroupBase
-from .ops import (
-    allgather_async,
-    alltoall_async,
-    broadcast_async_,
-    recv_async,
-    reducescatter_async,
-    send_async,
-)
 from .work import Done, HvdWork, seconds_of
 
 
@@ -52,7 +45,9 @@ class HvdProcessGroup(GroupBase):
     def send(self, tensors: list[torch.Tensor], receiver: int, tag: int = 0) -> Any:
         checks.check_rank("send: dst", receiver, self._own_size)
         name = self._name_between(self._own_rank, receiver, tag)
-        handle = send_async(real_input(tensors[0]).reshape(-1), self._ranks[receiver], name)
+        handle = collectives.send_async(
+            real_input(tensors[0]).reshape(-1), self._ranks[receiver], name
+        )
         return self._kept(HvdWork(handle, tensors), f"send to rank {receiver}")
 
     def recv(self, tensors: list[torch.Tensor], sender: int, tag: int = 0) -> Any:
@@ -61,7 +56,7 @@ class HvdProcessGroup(GroupBase):
         name = self._name_between(sender, self._own_rank, tag)
         tensor = as_real(tensors[0].detach())
         dense = tensor.reshape(-1)
-        handle = recv_async(dense, self._ranks[sender], name)
+        handle = collectives.recv_async(dense, self._ranks[sender], name)
         if dense.data_ptr() == tensor.data_ptr() and not tensor.is_cuda:
             return self._kept(HvdWork(handle, tensors, sender=sender), what)
 
@@ -105,7 +100,7 @@ class HvdProcessGroup(GroupBase):
     def _allreduce(
         self, name: str, tensors: list[torch.Tensor], reduction: Reduction
     ) -> Handle[list[torch.Tensor]]:
-        return grouped_allreduce_async_(
+        return collectives.grouped_allreduce_async_(
             tensors,
             name=name,
             op=reduction.op,
@@ -116,7 +111,7 @@ class HvdProcessGroup(GroupBase):
     def _fold(self, fold: Fold, tensor: torch.Tensor, is_wanted: bool = True) -> HvdWork:
         """Reduces a tensor in place by an operation of this rank."""
         name = self._name("fold")
-        handle = allgather_async(tensor.reshape(1, -1), name, self._set)
+        handle = collectives.allgather_async(tensor.reshape(1, -1), name, self._set)
 
         def finish(rows: torch.Tensor) -> None:
             if is_wanted:
@@ -145,7 +140,9 @@ class HvdProcessGroup(GroupBase):
         root = root_of(opts if root is None else root)
         checks.check_rank("broadcast: src", root, self._own_size)
         name = self._name("broadcast")
-        handle = broadcast_async_(as_real(tensors[0]), self._ranks[root], name, self._set)
+        handle = collectives.broadcast_async_(
+            as_real(tensors[0]), self._ranks[root], name, self._set
+        )
         return self._work(name, handle, tensors)
 
     def reduce(
@@ -189,7 +186,7 @@ class HvdProcessGroup(GroupBase):
             checks.check_type(what, output, tensor)
         name = self._name(kind)
         # As one row, so that all ranks must give as many elements.
-        handle = allgather_async(real_input(tensor.reshape(1, -1)), name, self._set)
+        handle = collectives.allgather_async(real_input(tensor.reshape(1, -1)), name, self._set)
 
         def finish(rows: torch.Tensor) -> None:
             for output, row in zip(outputs, self._order.row_of_each_rank(rows)):
@@ -218,7 +215,7 @@ class HvdProcessGroup(GroupBase):
         what = "all_gather_into_tensor: output_tensor"
         checks.check_type(what, output, given)
         name = self._name("allgather_base")
-        handle = allgather_async(real_input(given.reshape(1, -1)), name, self._set)
+        handle = collectives.allgather_async(real_input(given.reshape(1, -1)), name, self._set)
 
         def finish(rows: torch.Tensor) -> None:
             checks.fill(what, output, self._order.row_of_each_rank(rows))
@@ -262,11 +259,11 @@ class HvdProcessGroup(GroupBase):
         rows = self._order.row_of_each_place(rows)
         handle: Handle[Any]
         if reduction.fold is None:
-            handle = reducescatter_async(
-                real_input(rows), name, reduction.op, self._set, reduction.prescale
+            handle = collectives.reducescatter_async(
+                real_input(rows), reduction.op, name, reduction.prescale, process_set=self._set
             )
         else:
-            handle = alltoall_async(rows, [1] * self._own_size, name, self._set)
+            handle = collectives.alltoall_async(rows, [1] * self._own_size, name, self._set)
 
         def finish(received: Any) -> None:
             if reduction.fold is not None:
@@ -311,7 +308,7 @@ class HvdProcessGroup(GroupBase):
             rows = output.new_empty((0, output.numel()))
             splits = [0] * self._own_size
         name = self._name("scatter")
-        handle = alltoall_async(real_input(rows), splits, name, self._set)
+        handle = collectives.alltoall_async(real_input(rows), splits, name, self._set)
         what = "scatter: tensor"
         return self._work(name, handle, outputs, lambda own: checks.fill(what, output, own[0]))
 
@@ -319,7 +316,7 @@ class HvdProcessGroup(GroupBase):
         self, name: str, tensor: torch.Tensor, splits: list[int]
     ) -> Handle[tuple[torch.Tensor, torch.Tensor]]:
         tensor, splits = self._order.chunk_of_each_place(real_input(tensor), splits)
-        return alltoall_async(tensor, splits, name, self._set)
+        return collectives.alltoall_async(tensor, splits, name, self._set)
 
     def _received(
         self, received: tuple[torch.Tensor, torch.Tensor], dtype: torch.dtype

@@ -32,7 +32,7 @@ from torch.distributed import distributed_c10d
 from hvd import basics
 from hvd.errors import HorovodInternalError
 
-from .ops import allgather_async
+from .adapter import collectives
 
 # Which parts of torch have types depends on its version.
 _torch: Any = torch
@@ -122,7 +122,7 @@ def find_fault(given: Collection[str], world: Sequence[str]) -> str:
 def _gather(value: Any, name: str, deadline: float | None) -> list[Any]:
     """The values of all members, in the order of their ranks."""
     packed = np.frombuffer(pickle.dumps(value, pickle.HIGHEST_PROTOCOL), np.uint8)
-    handle = allgather_async(torch.from_numpy(packed.copy()), name)
+    handle = collectives.allgather_async(torch.from_numpy(packed.copy()), name)
     if deadline is not None:
         done = threading.Event()
         handle.add_done_callback(lambda _: done.set())

@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from hvd import basics
 from hvd._work import Sum
 
-from .allreduce_ops import allreduce_async_
+from .adapter import collectives
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -66,7 +66,7 @@ class SyncBatchNorm(_BatchNorm):
 
 
 def _sum_of_ranks(tensor: torch.Tensor) -> torch.Tensor:
-    return allreduce_async_(tensor.contiguous(), op=Sum).wait()
+    return collectives.allreduce_(tensor.contiguous(), op=Sum)
 
 
 class _SyncBatchNorm(torch.autograd.Function):
