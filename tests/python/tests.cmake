@@ -19,7 +19,7 @@ if(HVD_SANITIZE)
     list(APPEND libraries ${path})
   endforeach()
   list(JOIN libraries ":" libraries)
-  foreach(file numpy_ops numpy_edges numpy_memory torch_memory torch_state)
+  foreach(file conformance numpy_ops numpy_edges numpy_memory torch_memory torch_state)
     hvd_python_test(${file}_2 TIMEOUT 300 LABELS quick
       COMMAND $<TARGET_FILE:hvdrun> -np 2 env LD_PRELOAD=${libraries} ASAN_OPTIONS=detect_leaks=0 ${pytest}
       ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)
@@ -28,7 +28,7 @@ if(HVD_SANITIZE)
   return()
 endif()
 
-foreach(file numpy_ops numpy_edges torch_ops torch_edges torch_optimizer torch_gradients torch_programs torch_distributed
+foreach(file conformance numpy_ops numpy_edges torch_ops torch_edges torch_optimizer torch_gradients torch_programs torch_distributed
     torch_elements torch_groups torch_training)
   foreach(ranks 1 2 3)
     hvd_python_test(${file}_${ranks} TIMEOUT 300

@@ -29,14 +29,6 @@ def mean_gradient():
     return float(sum(range(1, hvd.size() + 1)))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("op, reduce", [(hvd.Min, min), (hvd.Max, max), (hvd.Sum, sum)])
-def test_half_precision_operations(dtype, op, reduce):
-    result = hvd.allreduce(torch.full((3,), hvd.rank() + 1.0, dtype=dtype), op=op)
-    assert result.dtype == dtype
-    assert result.tolist() == [reduce(range(1, hvd.size() + 1))] * 3
-
-
 @pytest.mark.parametrize("call", ["allreduce", "allgather", "alltoall", "reducescatter"])
 @pytest.mark.parametrize("wanted", [False, True])
 def test_results_require_gradients_as_their_inputs_do(call, wanted):

@@ -1,13 +1,10 @@
-# The operations on PyTorch's tensors, and their gradients.
+# What only PyTorch's tensors have: scattered and sparse ones, compressors, and gradients.
 import pytest
 import torch
 
 import hvd.torch as hvd
 
 pytestmark = pytest.mark.usefixtures("world")
-INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
-FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-SHAPES = [(), (17,), (5, 3), (2, 3, 4), (0,)]
 
 
 def of_rank(shape, dtype, rank=None):
@@ -24,35 +21,6 @@ def total(shape, factor=1.0):
 def same(left, right, tolerance=0.0):
     assert left.shape == right.shape
     assert torch.allclose(left.to(torch.float64), right.to(torch.float64), rtol=tolerance, atol=0)
-
-
-@pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_allreduce(dtype, shape):
-    mine = of_rank(shape, dtype)
-    result = hvd.allreduce(mine, op=hvd.Sum)
-    assert result.dtype == dtype
-    same(result, total(shape))
-    same(mine, of_rank(shape, dtype))
-    assert hvd.allreduce_(mine, op=hvd.Sum) is mine
-    same(mine, total(shape))
-    same(hvd.synchronize(hvd.allreduce_async(of_rank(shape, dtype), op=hvd.Sum)), total(shape))
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_allreduce_averages_and_scales(dtype):
-    same(hvd.allreduce(of_rank((6,), dtype)), total((6,), 1 / hvd.size()), 1e-2)
-    same(hvd.allreduce(of_rank((6,), dtype), average=False), total((6,)), 1e-2)
-    scaled = hvd.allreduce(
-        of_rank((6,), dtype), op=hvd.Sum, prescale_factor=0.5, postscale_factor=4
-    )
-    same(scaled, total((6,), 2), 1e-2)
-
-
-@pytest.mark.parametrize("op, name", [(hvd.Min, "amin"), (hvd.Max, "amax"), (hvd.Product, "prod")])
-def test_allreduce_other_operations(op, name):
-    every = torch.stack([of_rank((9,), torch.float64, rank) for rank in range(hvd.size())])
-    same(hvd.allreduce(of_rank((9,), torch.float32), op=op), getattr(every, name)(0))
 
 
 def test_allreduce_in_place_of_scattered_elements():
@@ -93,55 +61,6 @@ def test_a_compressor_of_the_users_own():
     same(result, total((4,)))
 
 
-def test_grouped_allreduce():
-    tensors = [of_rank((4,), torch.float32), of_rank((2, 2), torch.float64)]
-    for result, tensor in zip(hvd.grouped_allreduce(tensors, op=hvd.Sum), tensors):
-        same(result, total(tensor.shape))
-    handle = hvd.grouped_allreduce_async_(tensors, op=hvd.Sum)
-    assert all(a is b for a, b in zip(hvd.synchronize(handle), tensors))
-    same(tensors[1], total((2, 2)))
-
-
-@pytest.mark.parametrize("dtype", INTEGERS + FLOATS + [torch.bool])
-def test_allgather(dtype):
-    mine = torch.full((hvd.rank() + 1, 3), hvd.rank() % 2).to(dtype)
-    wanted = torch.cat([torch.full((r + 1, 3), r % 2).to(dtype) for r in range(hvd.size())])
-    result = hvd.allgather(mine)
-    assert result.dtype == dtype and torch.equal(result, wanted)
-    first, second = hvd.grouped_allgather([mine, mine[:0]])
-    assert torch.equal(first, wanted) and second.shape == (0, 3)
-
-
-@pytest.mark.parametrize("dtype", INTEGERS + FLOATS + [torch.bool])
-def test_broadcast(dtype):
-    for root in range(hvd.size()):
-        tensor = torch.full((3, 2), hvd.rank() % 2).to(dtype)
-        wanted = torch.full((3, 2), root % 2).to(dtype)
-        assert torch.equal(hvd.broadcast(tensor, root), wanted)
-        assert hvd.broadcast_(tensor, root_rank=root) is tensor
-        assert torch.equal(tensor, wanted)
-
-
-@pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
-def test_alltoall(dtype):
-    size = hvd.size()
-    result = hvd.alltoall(torch.full((2 * size, 3), hvd.rank()).to(dtype))
-    assert torch.equal(result[:, 0], torch.arange(size).repeat_interleave(2).to(dtype))
-    splits = torch.arange(1, size + 1, dtype=torch.int32)
-    mine = torch.full((int(splits.sum()), 2), hvd.rank()).to(dtype)
-    result, received = hvd.synchronize(hvd.alltoall_async(mine, splits=splits))
-    assert received.tolist() == [hvd.rank() + 1] * size
-    assert result.shape == (size * (hvd.rank() + 1), 2)
-
-
-@pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
-def test_reducescatter(dtype):
-    size = hvd.size()
-    result = hvd.reducescatter(torch.full((2 * size + 1, 2), hvd.rank() + 1).to(dtype), op=hvd.Sum)
-    assert result.shape == (3 if hvd.rank() == 0 else 2, 2)
-    assert (result == sum(range(1, size + 1))).all()
-
-
 def test_sparse_allreduce():
     rows = torch.tensor([[0, hvd.rank() + 1]])
     mine = torch.sparse_coo_tensor(rows, torch.ones(2, 3), (hvd.size() + 1, 3))
@@ -149,13 +68,6 @@ def test_sparse_allreduce():
     assert (result[0] == hvd.size()).all() and (result[1:] == 1).all()
     average = hvd.sparse_allreduce_async(mine, name="sparse", op=hvd.Average)().to_dense()
     same(average, result / hvd.size(), 1e-6)
-
-
-def test_process_sets(even_and_odd):
-    result = hvd.allreduce(torch.tensor([hvd.rank()]), op=hvd.Sum, process_set=even_and_odd)
-    assert int(result) == sum(even_and_odd.ranks)
-    gathered = hvd.allgather(torch.tensor([hvd.rank()]), process_set=even_and_odd)
-    assert gathered.tolist() == even_and_odd.ranks
 
 
 # --- gradients -----------------------------------------------------------------------------------
@@ -245,16 +157,3 @@ def test_second_derivatives():
     )
     gradient.sum().backward()
     assert tensor.grad.shape == (3,) and (tensor.grad > 0).all()
-
-
-def test_errors():
-    with pytest.raises(ValueError, match="splits"):
-        hvd.alltoall(torch.ones(4), splits=[5] * hvd.size())
-    with pytest.raises(TypeError):
-        hvd.allreduce([1.0, 2.0])
-    with pytest.raises(TypeError):
-        hvd.allreduce(torch.ones(3, dtype=torch.complex64))
-    if hvd.size() > 1:
-        with pytest.raises(hvd.HorovodInternalError, match=r"torch\.shapes"):
-            hvd.allreduce(torch.ones(4 + hvd.rank()), name="torch.shapes")
-    hvd.barrier()

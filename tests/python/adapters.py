@@ -1,0 +1,61 @@
+# The frameworks whose tensors the tests of all collectives go through: how a test makes a tensor of
+# an array, and gets an array of a tensor. Those that are not installed are left out.
+import importlib
+
+import numpy as np
+
+INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
+FLOATS = ("float16", "float32", "float64")
+
+
+class Arrays:
+    module = "hvd"
+    integers = (*INTEGERS, "uint16")
+    floats = FLOATS
+    can_change = True  # in place
+
+    def __init__(self):
+        self.hvd = importlib.import_module(self.module)
+
+    def __repr__(self):
+        return self.module
+
+    def make(self, array, dtype=None):
+        return np.array(array, dtype)
+
+    def array_of(self, tensor):
+        """Its elements as float64, which holds every number of these tests."""
+        return np.asarray(tensor).astype(np.float64)
+
+    def type_of(self, tensor):
+        return tensor.dtype.name
+
+
+class Torch(Arrays):
+    module = "hvd.torch"
+    integers = INTEGERS
+    floats = (*FLOATS, "bfloat16")
+
+    def __init__(self):
+        super().__init__()
+        self.torch = importlib.import_module("torch")
+
+    def make(self, array, dtype=None):
+        tensor = self.torch.from_numpy(np.array(array))
+        return tensor if dtype is None else tensor.to(getattr(self.torch, dtype))
+
+    def array_of(self, tensor):
+        return tensor.detach().to(self.torch.float64).numpy()
+
+    def type_of(self, tensor):
+        return str(tensor.dtype).removeprefix("torch.")
+
+
+def installed():
+    found = []
+    for adapter in (Arrays, Torch):
+        try:
+            found.append(adapter())
+        except ImportError:
+            continue
+    return found
