@@ -74,7 +74,7 @@ void abandon(int64_t handle, const abandoned_kind* kind, PyObject* keep);
 /* Lets go what is done by now. New work begins with it. */
 void sweep_abandoned(void);
 
-/* --- the types (memory.c, work.c, reducer.c, state.c) --- */
+/* --- the parts of the module (memory.c, work.c, reducer.c, state.c, xla.c) --- */
 
 /* Adds a type to the module. 0, or -1 with an exception. */
 int add_type(PyObject* module, PyType_Spec* spec);
@@ -82,3 +82,4 @@ int add_memory(PyObject* module);
 int add_work(PyObject* module);
 int add_reducer(PyObject* module);
 int add_state(PyObject* module);
+int add_xla(PyObject* module);

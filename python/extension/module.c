@@ -310,7 +310,8 @@ PyMODINIT_FUNC PyInit__core(void) {
   PyObject* const module = PyModule_Create(&definition);
   if (module == NULL) return NULL;
   if (add_memory(module) != 0 || add_work(module) != 0 || add_reducer(module) != 0 ||
-      add_state(module) != 0 || PyModule_AddStringConstant(module, "version", hvd_version()) != 0) {
+      add_state(module) != 0 || add_xla(module) != 0 ||
+      PyModule_AddStringConstant(module, "version", hvd_version()) != 0) {
     Py_DECREF(module);
     return NULL;
   }

@@ -54,6 +54,10 @@ class Adapter(Generic[T]):
         """Makes a tensor in the memory of a result, of the type of ``like``."""
         raise NotImplementedError
 
+    def give(self, result: T) -> Any:
+        """What the program gets of a new tensor."""
+        return result
+
     def rows_of(self, splits: Any) -> list[int]:
         """The splits of an alltoall. Raises ValueError if one of them is no whole number."""
         raise NotImplementedError
@@ -135,7 +139,14 @@ class Collectives(Generic[T]):
         """The results are as large as the tensors."""
         inputs = [self._adapter.read(one) for one in given]
         outputs = [self._adapter.empty_like(one) for one in inputs]
-        return self.start(kind, inputs, outputs, lambda done: outputs, grouped=grouped, **options)
+        return self.start(
+            kind,
+            inputs,
+            outputs,
+            lambda done: [self._adapter.give(one) for one in outputs],
+            grouped=grouped,
+            **options,
+        )
 
     def _start_in_place(
         self, kind: Kind, given: Sequence[Any], *, grouped: bool = False, **options: Any
@@ -158,7 +169,8 @@ class Collectives(Generic[T]):
 
         def finish(done: _core.Work) -> list[T]:
             pairs = zip(done.results(), inputs)
-            return [self._adapter.result(done, result, like) for result, like in pairs]
+            results = [self._adapter.result(done, result, like) for result, like in pairs]
+            return [self._adapter.give(one) for one in results]
 
         return self.start(kind, inputs, None, finish, grouped=grouped, **options)
 
@@ -230,10 +242,11 @@ class Collectives(Generic[T]):
         tensor = adapter.read(given)
 
         def finish(done: _core.Work) -> list[Any]:
-            output = adapter.result(done, done.results()[0], tensor)
+            output = adapter.give(adapter.result(done, done.results()[0], tensor))
             if not with_rows:
                 return [output]
-            return [(output, adapter.splits(done.received_splits(), splits, tensor))]
+            received = adapter.splits(done.received_splits(), splits, tensor)
+            return [(output, adapter.give(received))]
 
         return self.start(
             Kind.ALLTOALL,

@@ -51,9 +51,23 @@ class Torch(Arrays):
         return str(tensor.dtype).removeprefix("torch.")
 
 
+class Jax(Arrays):
+    module = "hvd.jax"
+    floats = (*FLOATS, "bfloat16")
+    can_change = False
+
+    def __init__(self):
+        super().__init__()
+        importlib.import_module("jax").config.update("jax_enable_x64", True)
+        self.numpy = importlib.import_module("jax.numpy")
+
+    def make(self, array, dtype=None):
+        return self.numpy.asarray(np.asarray(array), dtype)
+
+
 def installed():
     found = []
-    for adapter in (Arrays, Torch):
+    for adapter in (Arrays, Torch, Jax):
         try:
             found.append(adapter())
         except ImportError:
