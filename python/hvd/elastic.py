@@ -417,7 +417,12 @@ def _lead(state: State, function: Callable[[], Result]) -> Result:
     failure: BaseException | None = None
     first = True
     while True:
-        state._hand_over()
+        if failure is None:
+            state._hand_over()
+        else:
+            # What it holds now is given up, and may not even be there: arrays that JAX still
+            # computes are as good as lost if their computation has failed.
+            state._check_tensors()
         try:
             is_called = state._core_state().next(code, _reason_of(failure))
         except LeftError:

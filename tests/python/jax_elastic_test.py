@@ -1,0 +1,97 @@
+# A job of JAX whose workers are killed in the middle of compiled steps, until it ends: its weights
+# have the bits of the job that nobody disturbed. One process that starts hvdrun.
+import os
+import subprocess
+import sys
+
+import pytest
+
+import hvd
+
+pytest.importorskip("jax")
+LIMIT = 280
+PROGRAM = """
+import os, signal, sys
+import jax, jax.numpy as jnp, numpy as np
+import hvd.jax as hvd
+
+hvd.init()
+steps, kills = int(sys.argv[1]), [int(step) for step in sys.argv[2:]]
+traces = []
+
+
+def loss(params, batch):
+    return (jnp.tanh(batch @ params["w"]) @ params["v"] ** 2).mean()
+
+
+@jax.jit
+def step(params, batch):
+    traces.append(1)
+    gradients = hvd.allreduce(jax.grad(loss)(params, batch))
+    return jax.tree.map(lambda p, g: p - 0.05 * g, params, gradients)
+
+
+key = jax.random.key(3)
+state = hvd.elastic.JaxState(
+    params={"w": jax.random.normal(key, (16, 8)), "v": jnp.ones(8)}, step=0, key=key, killed=[]
+)
+
+
+@hvd.elastic.run
+def train(state):
+    while state.step < steps:
+        if state.step in kills and state.step not in state.killed:
+            state.killed = [*state.killed, state.step]
+            state.commit()
+            if hvd.rank() == len(state.killed) % hvd.size():
+                os.kill(os.getpid(), signal.SIGKILL)
+        numbers = np.random.default_rng([state.step, hvd.rank()])
+        batch = jnp.asarray(numbers.normal(size=(4, 16)).astype(np.float32))
+        state.params = step(state.params, batch)
+        state.step += 1
+        state.commit()
+    return hvd.generation()
+
+
+generation = train(state)
+assert jax.random.key_data(state.key).tolist() == jax.random.key_data(key).tolist()
+assert len(traces) == 1, "a world that is new is no reason to trace again"
+if hvd.rank() == 0:
+    bits = np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(state.params)])
+    print(bits.tobytes().hex(), generation, flush=True)
+"""
+
+
+def weights(tmp_path, *arguments):
+    program = tmp_path / "train.py"
+    program.write_text(PROGRAM)
+    job = subprocess.run(
+        [
+            hvd.launch.hvdrun_path(),
+            "-np",
+            "2",
+            "--min-np",
+            "2",
+            "--restarts",
+            "9",
+            "--tag-output",
+            "none",
+        ]
+        + [sys.executable, str(program), *(str(one) for one in arguments)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        env={**os.environ, "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"},
+        check=False,
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    bits, generation = job.stdout.split()
+    return bits, int(generation)
+
+
+def test_killed_workers_change_no_bit(tmp_path):
+    undisturbed, generation = weights(tmp_path, 60)
+    assert generation == 1
+    killed, generation = weights(tmp_path, 60, 10, 25, 40)
+    assert generation >= 4
+    assert killed == undisturbed
