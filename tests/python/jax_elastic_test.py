@@ -33,7 +33,11 @@ def step(params, batch):
 
 key = jax.random.key(3)
 state = hvd.elastic.JaxState(
-    params={"w": jax.random.normal(key, (16, 8)), "v": jnp.ones(8)}, step=0, key=key, killed=[]
+    params={"w": jax.random.normal(key, (16, 8)), "v": jnp.ones(8)},
+    scale=jnp.float32(1),
+    step=0,
+    key=key,
+    killed=[],
 )
 
 
@@ -54,6 +58,7 @@ def train(state):
 
 
 generation = train(state)
+assert state.scale.shape == () and state.scale == 1
 assert jax.random.key_data(state.key).tolist() == jax.random.key_data(key).tolist()
 assert len(traces) == 1, "a world that is new is no reason to trace again"
 if hvd.rank() == 0:
@@ -62,22 +67,13 @@ if hvd.rank() == 0:
 """
 
 
-def weights(tmp_path, *arguments):
+def run_job(tmp_path, text, *arguments):
     program = tmp_path / "train.py"
-    program.write_text(PROGRAM)
+    program.write_text(text)
+    flags = "-np 2 --min-np 2 --restarts 9 --tag-output none"
+    command = [hvd.launch.hvdrun_path(), *flags.split(), sys.executable, str(program)]
     job = subprocess.run(
-        [
-            hvd.launch.hvdrun_path(),
-            "-np",
-            "2",
-            "--min-np",
-            "2",
-            "--restarts",
-            "9",
-            "--tag-output",
-            "none",
-        ]
-        + [sys.executable, str(program), *(str(one) for one in arguments)],
+        [*command, *(str(one) for one in arguments)],
         capture_output=True,
         text=True,
         timeout=LIMIT,
@@ -85,7 +81,11 @@ def weights(tmp_path, *arguments):
         check=False,
     )
     assert job.returncode == 0, job.stdout + job.stderr
-    bits, generation = job.stdout.split()
+    return job.stdout
+
+
+def weights(tmp_path, *arguments):
+    bits, generation = run_job(tmp_path, PROGRAM, *arguments).split()
     return bits, int(generation)
 
 
@@ -95,3 +95,10 @@ def test_killed_workers_change_no_bit(tmp_path):
     killed, generation = weights(tmp_path, 60, 10, 25, 40)
     assert generation >= 4
     assert killed == undisturbed
+
+
+def test_the_program_of_the_page_runs_as_it_stands(tmp_path):
+    docs = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs")
+    with open(os.path.join(docs, "jax.md"), encoding="utf-8") as page:
+        program = page.read().split("```python\n")[1].split("```")[0]
+    assert run_job(tmp_path, program) == "[1.0, 2.0, 3.0] 4.0\n"

@@ -47,8 +47,8 @@ def _reduce_array(value: Any) -> Any:
     if not isinstance(value, jax.Array) or jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         return NotImplemented
     array = np.ascontiguousarray(np.asarray(value))
-    raw = array.reshape(-1).view(np.uint8)
-    return _rebuild, (pickle.PickleBuffer(raw), array.dtype, array.shape)
+    raw: Any = array.reshape(-1).view(np.uint8)
+    return _rebuild, (pickle.PickleBuffer(raw), array.dtype, value.shape)
 
 
 class JaxState(ObjectState):

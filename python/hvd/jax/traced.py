@@ -7,7 +7,6 @@ they are reduced.
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
 from collections.abc import Sequence
 from typing import Any
@@ -78,13 +77,10 @@ def _batched(leaves: Any, dimensions: Any, **parameters: Any) -> Any:
     return _allreduce.bind(*leaves, **parameters), dimensions
 
 
-def _base_name(context: Any, name: str, **parameters: Any) -> str:
+def _base_name(context: Any, name: str) -> str:
     """The same on all ranks for the same call, whatever a rank has traced before."""
     module = context.module_context.module.operation.attributes["sym_name"].value
-    if not name:
-        what = repr((sorted(parameters.items()), [str(aval) for aval in context.avals_in]))
-        name = hashlib.sha256(what.encode()).hexdigest()[:12]
-    return f"jax.{module}.{name}"
+    return f"jax.{module}.{name or 'allreduce'}"
 
 
 class _Calls(dict[str, int]):
@@ -100,7 +96,7 @@ def _calls_of(program: Any) -> _Calls:
 
 
 def _lowered(context: Any, *operands: Any, name: str, **parameters: Any) -> Any:
-    base = _base_name(context, name, **parameters)
+    base = _base_name(context, name)
     # A program may have several calls that are alike.
     calls = _calls_of(context.module_context)
     number = calls[base] = calls.get(base, -1) + 1
