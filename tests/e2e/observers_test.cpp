@@ -26,12 +26,10 @@ class Observers : public ElasticJobTest, public testing::WithParamInterface<Faul
     set_mode("well");
     ::setenv("LD_PRELOAD", HVD_BAD_FILES, 1);
     ::setenv("BAD_FILES", observed_.c_str(), 1);
-    ::setenv("BAD_FILES_MODE", (directory() / "mode").c_str(), 1);
     ::setenv("HVD_FLIGHT_RECORDER", (observed_ / "flight").c_str(), 1);
   }
   void TearDown() override {
-    for (const char* const name :
-         {"LD_PRELOAD", "BAD_FILES", "BAD_FILES_MODE", "HVD_FLIGHT_RECORDER"}) {
+    for (const char* const name : {"LD_PRELOAD", "BAD_FILES", "HVD_FLIGHT_RECORDER"}) {
       ::unsetenv(name);
     }
     set_mode("well");
@@ -39,7 +37,7 @@ class Observers : public ElasticJobTest, public testing::WithParamInterface<Faul
   }
 
   void set_mode(const std::string& mode) {
-    std::filesystem::rename(directory_file("new mode", mode), directory() / "mode");
+    std::filesystem::rename(directory_file("new mode", mode), directory() / "observed.mode");
   }
   void go_bad() {
     if (GetParam().name == "missing") {

@@ -144,10 +144,9 @@ class SuspendToBadDisk : public SuspendTest {
     std::filesystem::create_directory(disk_);
     ::setenv("LD_PRELOAD", HVD_BAD_FILES, 1);
     ::setenv("BAD_FILES", disk_.c_str(), 1);
-    ::setenv("BAD_FILES_MODE", (directory() / "mode").c_str(), 1);
   }
   void TearDown() override {
-    for (const char* const name : {"LD_PRELOAD", "BAD_FILES", "BAD_FILES_MODE"}) ::unsetenv(name);
+    for (const char* const name : {"LD_PRELOAD", "BAD_FILES"}) ::unsetenv(name);
     SuspendTest::TearDown();
   }
 
@@ -157,7 +156,7 @@ class SuspendToBadDisk : public SuspendTest {
     words.insert(words.end(), flags.begin(), flags.end());
     Process& job = start_training(words);
     EXPECT_TRUE(step_logs().wait_for_step(5)) << job.err();
-    directory_file("mode", mode);
+    directory_file("disk.mode", mode);
     return suspend(job);
   }
 

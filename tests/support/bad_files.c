@@ -1,10 +1,12 @@
-// Preloaded (LD_PRELOAD) into the processes of a job: a disk that goes bad. The variable BAD_FILES
-// names a directory. What happens to the files in it stands in the file named by BAD_FILES_MODE:
-//   full       nothing can be written
-//   read-only  nothing can be created, nor written
-//   hang       whatever is done waits until the word changes
-//   slow MS    fsync() of a file takes so long, by itself
-//   no-sync    a directory cannot be brought to the disk
+// Preloaded (LD_PRELOAD) into the processes of a job: disks that go bad. The variable BAD_FILES
+// lists directories, with colons between them. What happens to the files in DIR stands in DIR.mode,
+// and may change at any time:
+//   full        nothing can be written
+//   read-only   nothing can be created, nor written
+//   hang        whatever is done waits until the word changes
+//   slow MS     fsync() of a file takes so long, by itself
+//   rate BYTES  a write takes as long as on a disk that takes so many bytes a second
+//   no-sync     a directory cannot be brought to the disk
 // With another word, or none, all is well.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -36,61 +38,68 @@ static int real_open(const char* path, int flags, mode_t mode) {
   return real(path, flags, mode);
 }
 
-static int is_bad_path(const char* path) {
-  const char* const bad = getenv("BAD_FILES");
-  return bad != NULL && strncmp(path, bad, strlen(bad)) == 0;
+enum { kPath = 4096, kMode = 32 };
+
+// The name of the file that has the mode of this path; 0: no bad directory holds the path.
+static int find_mode_file(const char* path, char file[kPath]) {
+  const char* directory = getenv("BAD_FILES");
+  while (directory != NULL && *directory != '\0') {
+    const size_t size = strcspn(directory, ":");
+    if (strncmp(path, directory, size) == 0 && (path[size] == '/' || path[size] == '\0')) {
+      return snprintf(file, kPath, "%.*s.mode", (int)size, directory) < kPath;
+    }
+    directory += size + (directory[size] == ':');
+  }
+  return 0;
 }
 
-static int is_bad(int fd) {
+static int find_mode_file_of(int fd, char file[kPath]) {
   char link[64];
-  char path[4096];
+  char path[kPath];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   const ssize_t size = readlink(link, path, sizeof path - 1);
   if (size <= 0) return 0;
   path[size] = '\0';
-  return is_bad_path(path);
+  return find_mode_file(path, file);
 }
 
-static void read_mode(char mode[32]) {
+static void read_mode(const char* file, char mode[kMode]) {
   mode[0] = '\0';
-  const char* const file = getenv("BAD_FILES_MODE");
-  const int fd = file == NULL ? -1 : real_open(file, O_RDONLY | O_CLOEXEC, 0);
+  const int fd = real_open(file, O_RDONLY | O_CLOEXEC, 0);
   if (fd < 0) return;
-  const ssize_t size = read(fd, mode, 31);
+  const ssize_t size = read(fd, mode, kMode - 1);
   mode[size > 0 ? size : 0] = '\0';
   close(fd);
 }
 
-// The error of an operation on a bad file; 0: it is to be done.
-static int error_of(int creates) {
-  char mode[32];
-  for (read_mode(mode); strncmp(mode, "hang", 4) == 0; read_mode(mode)) pause_for(20);
+// The error of an operation on a bad file; 0: it is to be done. `size` is that of a write.
+static int error_of(const char* file, int creates, size_t size) {
+  char mode[kMode];
+  for (read_mode(file, mode); strncmp(mode, "hang", 4) == 0; read_mode(file, mode)) pause_for(20);
+  if (strncmp(mode, "rate ", 5) == 0) {
+    const long rate = atol(mode + 5);
+    if (rate > 0) pause_for((long)(size * 1000 / (size_t)rate));
+  }
   if (strncmp(mode, "read-only", 9) == 0) return EROFS;
   return strncmp(mode, "full", 4) == 0 && !creates ? ENOSPC : 0;
 }
 
+// Whether it may be done; else errno is set.
+static int may_write(int fd, size_t size) {
+  char file[kPath];
+  const int error = find_mode_file_of(fd, file) ? error_of(file, 0, size) : 0;
+  if (error != 0) errno = error;
+  return error == 0;
+}
+
 ssize_t write(int fd, const void* bytes, size_t size) {
-  if (is_bad(fd)) {
-    const int error = error_of(0);
-    if (error != 0) {
-      errno = error;
-      return -1;
-    }
-  }
-  return real_write(fd, bytes, size);
+  return may_write(fd, size) ? real_write(fd, bytes, size) : -1;
 }
 
 static ssize_t pwrite_to(const char* name, int fd, const void* bytes, size_t size, off_t at) {
   ssize_t (*real)(int, const void*, size_t, off_t) =
       (ssize_t(*)(int, const void*, size_t, off_t))dlsym(RTLD_NEXT, name);
-  if (is_bad(fd)) {
-    const int error = error_of(0);
-    if (error != 0) {
-      errno = error;
-      return -1;
-    }
-  }
-  return real(fd, bytes, size, at);
+  return may_write(fd, size) ? real(fd, bytes, size, at) : -1;
 }
 
 ssize_t pwrite(int fd, const void* bytes, size_t size, off_t at) {
@@ -101,8 +110,9 @@ ssize_t pwrite64(int fd, const void* bytes, size_t size, off_t at) {
 }
 
 static int open_checked(const char* path, int flags, mode_t mode) {
-  if ((flags & O_ACCMODE) != O_RDONLY && is_bad_path(path)) {
-    const int error = error_of(1);
+  char file[kPath];
+  if ((flags & O_ACCMODE) != O_RDONLY && find_mode_file(path, file)) {
+    const int error = error_of(file, 1, 0);
     if (error != 0) {
       errno = error;
       return -1;
@@ -128,11 +138,12 @@ int open64(const char* path, int flags, ...) {
 
 int fsync(int fd) {
   int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
-  if (!is_bad(fd)) return real(fd);
+  char file[kPath];
+  if (!find_mode_file_of(fd, file)) return real(fd);
   struct stat about;
   const int is_directory = fstat(fd, &about) == 0 && S_ISDIR(about.st_mode);
-  char mode[32];
-  read_mode(mode);
+  char mode[kMode];
+  read_mode(file, mode);
   if (strncmp(mode, "slow ", 5) == 0 && !is_directory) pause_for(atol(mode + 5));
   if (strncmp(mode, "no-sync", 7) == 0 && is_directory) {
     errno = EIO;
