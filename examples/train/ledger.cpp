@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ledger.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -61,16 +62,15 @@ Ledger::~Ledger() {
 
 void Ledger::world(std::size_t step, std::uint64_t digest) {
   if (!is_kept()) return;
-  // A world whose connections broke may be formed again as it was, under the same generation. The
-  // worker with the most attempts has been in it each time, so the greatest count was never there
-  // before.
-  const auto generation = hvd::elastic::generation();
-  attempt_ = generation == generation_ ? attempt_ + 1 : 1;
-  generation_ = generation;
-  std::vector<std::int64_t> attempt{attempt_};
-  hvd::allreduce(attempt, {.name = "ledger.attempt", .op = hvd::Max});
-  constexpr std::int64_t kMostAttempts = 1'000'000;
-  world_ = std::to_string(static_cast<std::int64_t>(generation) * kMostAttempts + attempt[0]);
+  // Generations begin anew when a suspended job is taken up, and a world whose connections broke
+  // may be formed again under the same one. Clocks of hosts differ, but whoever was in the last
+  // world knows its number.
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  std::vector<std::int64_t> number{std::max<std::int64_t>(
+      number_ + 1, std::chrono::duration_cast<std::chrono::microseconds>(now).count())};
+  hvd::allreduce(number, {.name = "ledger.world", .op = hvd::Max});
+  number_ = number[0];
+  world_ = std::to_string(number_);
   line("world " + world_ + " " + std::to_string(hvd::rank()) + " " + std::to_string(hvd::size()) +
        " " + std::to_string(step) + " " + hex(digest));
 }

@@ -7,9 +7,10 @@
 //   start WORKER PID | init | world WORLD RANK SIZE STEP DIGEST | draw STEP WORLD EPOCH samples...
 //   | commit STEP WORLD | done STEP DIGEST | error TEXT
 //
-// WORLD is a number that grows from one world to the next; the STEP after it is the one from which
-// it goes on. A draw counts only where the step was committed in the same world; a digest is that
-// of all weights. Either all workers keep one, or none. One thread at a time.
+// WORLD is a number that grows from one world to the next, also from one job to the next; the STEP
+// after it is the one from which it goes on. A draw counts only where the step was committed in the
+// same world; a digest is that of all weights. Either all workers keep one, or none. One thread at
+// a time.
 #pragma once
 
 #include <cstddef>
@@ -46,8 +47,7 @@ class Ledger {
 
   std::string path_;
   int file_ = -1;
-  std::uint64_t generation_ = 0;
-  std::int64_t attempt_ = 0;
+  std::int64_t number_ = 0;  // of the world
   std::string world_;
 };
 
