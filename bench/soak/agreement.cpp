@@ -118,12 +118,29 @@ std::string disagreement(const Told& before, const Told& told, const Told& after
       (!is_same_world || told.size == before.size)) {
     return {};
   }
-  return cat(text_of(told), "; but the events told before: ", text_of(before),
+  return cat(text_of(told), "; but told before: ", text_of(before),
              ", and after: ", text_of(after));
 }
 
-Agreement::Agreement(const std::filesystem::path& file, pid_t hvdrun)
-    : events_(file), hvdrun_(hvdrun), thread_([this] { run(); }) {}
+Agreement::Agreement() : thread_([this] { run(); }) {}
+
+void Agreement::follow(const std::filesystem::path& file, pid_t hvdrun) {
+  const std::lock_guard lock(mutex_);
+  events_.emplace(file);
+  trusts_events_ = true;
+  hvdrun_ = hvdrun;
+}
+
+void Agreement::distrust_events() {
+  const std::lock_guard lock(mutex_);
+  if (events_) events_->read();  // at least who the job is
+  trusts_events_ = false;
+}
+
+void Agreement::pause() {
+  const std::lock_guard lock(mutex_);
+  events_.reset();
+}
 
 void Agreement::stop() {
   ends_ = true;
@@ -147,35 +164,43 @@ void Agreement::run() {
   }
 }
 
-void Agreement::look() {
-  const Told before = events_.read();
-  if (before.generation == 0) return;  // it has not begun
-  ++tries_;
-  const auto status = told_by_status(events_.job_id());
-  const auto metrics = told_by_metrics(events_.job_id());
-  const auto page = told_by_page(events_.job_id(), hvdrun_);
-  const Told after = events_.read();
-  if (!status || !metrics || !page) return;
-  ++looks_;
-
-  compare("hvdrun metrics", before, *metrics, after);
-  // These do not have this number.
-  const auto with_starts = [&before](Told told) {
-    told.started = before.started;
-    return told;
-  };
-  compare("hvdrun status", before, with_starts(*status), after);
-  compare("the page", before, with_starts(*page), after);
+std::optional<Told> Agreement::reference() {
+  if (trusts_events_) return events_->read();
+  return told_by_status(events_->job_id());
 }
 
-void Agreement::compare(const char* source, const Told& before, Told told, const Told& after) {
+void Agreement::look() {
+  const std::lock_guard lock(mutex_);
+  if (!events_ || (!trusts_events_ && events_->job_id().empty())) return;
+  const auto before = reference();
+  if (before && before->generation == 0) return;  // it has not begun
+  ++tries_;
+  const auto status = told_by_status(events_->job_id());
+  const auto metrics = told_by_metrics(events_->job_id());
+  const auto page = told_by_page(events_->job_id(), hvdrun_);
+  const auto after = reference();
+  if (!before || !status || !metrics || !page || !after) return;
+  ++looks_;
+
+  // `hvdrun status` and the page do not have this number.
+  const auto with_starts = [&before](Told told) {
+    told.started = before->started;
+    return told;
+  };
+  compare("hvdrun metrics", *before, trusts_events_ ? *metrics : with_starts(*metrics), *after);
+  compare("hvdrun status", *before, with_starts(*status), *after);
+  compare("the page", *before, with_starts(*page), *after);
+}
+
+void Agreement::compare(const char* source, const Told& before, Told told, Told after) {
   // The oldest worlds are forgotten.
   if (before.worlds >= driver::kMaxPastWorlds) {
-    told.worlds = before.worlds;
-    told.entered = before.entered;
+    after.worlds = told.worlds = before.worlds;
+    after.entered = told.entered = before.entered;
   }
   const auto wrong = disagreement(before, told, after);
-  if (!wrong.empty() && error_.empty()) error_ = cat(source, " tells ", wrong);
+  if (wrong.empty() || !error_.empty()) return;
+  error_ = cat(source, " tells ", wrong, trusts_events_ ? " (events)" : " (hvdrun status)");
 }
 
 }  // namespace hvd::soak

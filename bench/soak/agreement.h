@@ -2,7 +2,8 @@
 // its status page and its events are compared again and again while it runs. They are not asked at
 // the same moment, so what only grows has to lie between what the events tell before and after.
 //
-// A hvdrun that is stopped does not answer: such a look is left out.
+// A hvdrun that is stopped does not answer: such a look is left out. Where the file of events lies
+// on a bad disk, what `hvdrun status` tells before and after takes its place.
 #pragma once
 
 #include <atomic>
@@ -10,6 +11,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <sys/types.h>
 #include <thread>
@@ -49,13 +52,18 @@ std::string disagreement(const Told& before, const Told& told, const Told& after
 
 class Agreement {
  public:
-  // Looks about twice a second, on a thread of its own, until stop(). The events of `hvdrun`, which
-  // has a status page, are in `file`.
-  Agreement(const std::filesystem::path& file, pid_t hvdrun);
+  // Looks about twice a second, on a thread of its own, until stop().
+  Agreement();
   ~Agreement() { stop(); }
   Agreement(const Agreement&) = delete;
   Agreement& operator=(const Agreement&) = delete;
 
+  // From now on at `hvdrun`, which has a status page; its events are in `file`.
+  void follow(const std::filesystem::path& file, pid_t hvdrun);
+  // The file is late, or ends, from now on.
+  void distrust_events();
+  // Looks at nothing until follow().
+  void pause();
   void stop();
   // After stop(): the first disagreement, or that the job hardly ever answered; empty: there is
   // none.
@@ -65,10 +73,14 @@ class Agreement {
  private:
   void run();
   void look();
-  void compare(const char* source, const Told& before, Told told, const Told& after);
+  // What the looks are compared with; empty: nobody answered.
+  std::optional<Told> reference();
+  void compare(const char* source, const Told& before, Told told, Told after);
 
-  EventReader events_;
-  const pid_t hvdrun_;
+  std::mutex mutex_;                   // held during a look
+  std::optional<EventReader> events_;  // empty: there is nothing to look at
+  bool trusts_events_ = true;
+  pid_t hvdrun_ = -1;
   std::atomic<bool> ends_ = false;
   std::size_t tries_ = 0;
   std::size_t looks_ = 0;  // that were answered

@@ -1,6 +1,7 @@
 # On the tests' pretend hosts; a minute of it is a test.
 if(HVD_BUILD_TESTS)
-  add_executable(hvd_soak soak/main.cpp soak/agreement.cpp soak/outcomes.cpp soak/fault_injector.cpp)
+  add_executable(hvd_soak soak/main.cpp soak/agreement.cpp soak/outcomes.cpp soak/disks.cpp
+    soak/fault_injector.cpp)
   hvd_compile_options(hvd_soak)
   target_link_libraries(hvd_soak PRIVATE hvd_test_steps_job nlohmann_json::nlohmann_json)
   add_test(NAME Soak.HalfAMinuteOfFaultsLosesNothing COMMAND hvd_soak --seconds 30 --seed 1 --stop 3)

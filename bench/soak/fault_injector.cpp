@@ -18,8 +18,9 @@ Duration seconds(double count) {
 
 }  // namespace
 
-FaultInjector::FaultInjector(test::HostBed& bed, test::StepsJob& job, const FaultOptions& options)
-    : bed_(bed), job_(job), options_(options), random_(options.seed) {
+FaultInjector::FaultInjector(test::HostBed& bed, test::StepsJob& job, Agreement& agreement,
+                             const FaultOptions& options)
+    : bed_(bed), job_(job), agreement_(agreement), options_(options), random_(options.seed) {
   for (int host = 1; host <= options_.hosts; ++host) slots_[host] = options_.slots;
 }
 
@@ -186,20 +187,25 @@ void FaultInjector::do_what_is_due() {
 }
 
 const std::vector<FaultInjector::Fault>& FaultInjector::faults() {
-  static const std::vector<Fault> kFaults{{"kill", &FaultInjector::kill_worker},
-                                          {"exit", &FaultInjector::fail_worker},
-                                          {"freeze", &FaultInjector::freeze_worker},
-                                          {"cut", &FaultInjector::cut_host},
-                                          {"crash", &FaultInjector::crash_host},
-                                          {"add", &FaultInjector::add_host},
-                                          {"remove", &FaultInjector::remove_host},
-                                          {"preempt", &FaultInjector::preempt_worker},
-                                          {"preempt-host", &FaultInjector::preempt_agent},
-                                          {"replace-all", &FaultInjector::replace_all_hosts},
-                                          {"break-slot", &FaultInjector::break_slot},
-                                          {"exit-0", &FaultInjector::end_worker_well},
-                                          {"descriptors", &FaultInjector::take_descriptors},
-                                          {"stop", &FaultInjector::stop_job}};
+  static const std::vector<Fault> kFaults{
+      {"kill", &FaultInjector::kill_worker},
+      {"exit", &FaultInjector::fail_worker},
+      {"freeze", &FaultInjector::freeze_worker},
+      {"cut", &FaultInjector::cut_host},
+      {"crash", &FaultInjector::crash_host},
+      {"add", &FaultInjector::add_host},
+      {"remove", &FaultInjector::remove_host},
+      {"preempt", &FaultInjector::preempt_worker},
+      {"preempt-host", &FaultInjector::preempt_agent},
+      {"replace-all", &FaultInjector::replace_all_hosts},
+      {"break-slot", &FaultInjector::break_slot},
+      {"exit-0", &FaultInjector::end_worker_well},
+      {"descriptors", &FaultInjector::take_descriptors},
+      {"stop", &FaultInjector::stop_job},
+      {"full-disk", &FaultInjector::fill_disk},
+      {"hung-disk", &FaultInjector::hang_disk},
+      {"no-directory", &FaultInjector::remove_directory},
+      {"suspend-slow-disk", &FaultInjector::suspend_to_slow_disk}};
   return kFaults;
 }
 
@@ -224,17 +230,23 @@ const FaultInjector::Fault& FaultInjector::next_fault() {
   return fault;
 }
 
+void FaultInjector::read_until(TimePoint end) {
+  while (Clock::now() < end) {
+    // It says nothing like this.
+    job_.process().wait_for_error("\n\n\n", std::chrono::milliseconds(20));
+    job_.step_logs().read();
+  }
+}
+
 void FaultInjector::run(double duration) {
   begin_ = Clock::now();
   const TimePoint end = begin_ + seconds(duration);
   while (Clock::now() < end) {
     const TimePoint next =
         std::min(end, Clock::now() + seconds(random(options_.least_pause, options_.most_pause)));
-    // hvdrun's output is read all the while; it says nothing like this.
     while (Clock::now() < next) {
       do_what_is_due();
-      job_.process().wait_for_error("\n\n\n", std::chrono::milliseconds(20));
-      job_.step_logs().read();
+      read_until(std::min(next, Clock::now() + std::chrono::milliseconds(20)));
     }
     const Fault& fault = next_fault();
     if ((this->*fault.inject)()) ++account_[fault.name];

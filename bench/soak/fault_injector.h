@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "bench/soak/agreement.h"
 #include "tests/many_hosts/steps_job.h"
 
 namespace hvd::soak {
@@ -27,7 +28,10 @@ struct FaultOptions {
 
 class FaultInjector {
  public:
-  FaultInjector(test::HostBed& bed, test::StepsJob& job, const FaultOptions& options);
+  // The job is observed. When it is suspended, another hvdrun takes it up, which `agreement` is
+  // made to follow.
+  FaultInjector(test::HostBed& bed, test::StepsJob& job, Agreement& agreement,
+                const FaultOptions& options);
 
   // "kill", "exit", ... as FaultOptions::only knows them.
   static std::vector<std::string> names();
@@ -49,6 +53,9 @@ class FaultInjector {
   // Line by line what was done, and how many ms after begin().
   const std::string& diary() const { return diary_; }
   TimePoint begin() const { return begin_; }
+  // What the hvdruns said that were suspended, and when each of them ended.
+  const std::string& said_before() const { return said_before_; }
+  const std::vector<TimePoint>& suspensions() const { return suspensions_; }
 
  private:
   struct Fault {
@@ -69,6 +76,18 @@ class FaultInjector {
   bool remove_host();
   bool preempt_worker();
   bool preempt_agent();
+
+  // bench/soak/disks.cpp
+  bool fill_disk();
+  bool hang_disk();
+  bool remove_directory();
+  bool suspend_to_slow_disk();
+  // The job goes on with the workers that it has while `spoil` is in force, and after `mend`.
+  bool spoil_disk(const std::string& what, const std::function<void()>& spoil,
+                  const std::function<void()>& mend);
+  // The members of the newest world.
+  std::map<std::string, pid_t> workers();
+  void wants_alive(const std::map<std::string, pid_t>& workers, const std::string& when);
 
   // bench/soak/outcomes.cpp
   bool replace_all_hosts();
@@ -96,11 +115,14 @@ class FaultInjector {
   int some_host();
   void later(double least, double most, std::function<void()> what);
   void do_what_is_due();
+  // Reads what hvdrun and the workers say meanwhile.
+  void read_until(TimePoint end);
   void discover();
   void note(const std::string& what);
 
   test::HostBed& bed_;
   test::StepsJob& job_;
+  Agreement& agreement_;
   FaultOptions options_;
   std::mt19937_64 random_;
   std::vector<Later> later_;
@@ -109,8 +131,11 @@ class FaultInjector {
   std::set<std::string> broken_;     // workers whose slots are, for good
   std::vector<const Fault*> deck_;   // what is still to come of this round
   std::map<std::string, int> account_;
+  bool events_are_whole_ = true;  // their file is in place, and has not ended early
   std::string errors_;
   std::string diary_;
+  std::string said_before_;
+  std::vector<TimePoint> suspensions_;
   TimePoint begin_ = Clock::now();
 };
 

@@ -33,13 +33,13 @@ constexpr const char* kUsage =
     "while (--stop, seconds). The seed says what happens when.\n"
     "--only FAULT,...: only these: kill, exit, freeze, cut, crash, add, remove, preempt,\n"
     "preempt-host, replace-all (all hosts at once), break-slot (for good), exit-0, descriptors (a\n"
-    "worker that can open nothing more), stop.\n"
+    "worker that can open nothing more), stop, full-disk, hung-disk, no-directory (of all that\n"
+    "observes the job), suspend-slow-disk.\n"
     "--agents join: hvdrun logs in nowhere; agents join, and come again when they have ended.\n"
     "Prints the share of time outside recovery; less than --bar is a failure.\n"
     "--diary FILE: what was done when, and what hvdrun said.\n";
 
 constexpr int kSkipped = 77;
-constexpr const char* kEvents = "root/job.events";  // of the head
 
 struct Options {
   double seconds = 60;
@@ -165,9 +165,13 @@ struct Pace {
   std::int64_t longest_us = 0;  // when that began, by the monotonic clock
 };
 
+std::int64_t microseconds(TimePoint time) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count();
+}
+
 // The cost of a change is the time from the last committed step of one world to the first of the
-// next, less one step.
-Pace pace_of(const test::StepLogs& step_logs) {
+// next, less one step. The times in which the job was suspended are left out.
+Pace pace_of(const test::StepLogs& step_logs, const std::vector<TimePoint>& suspensions) {
   struct Step {
     std::int64_t us = 0;
     std::int64_t world = 0;
@@ -182,10 +186,18 @@ Pace pace_of(const test::StepLogs& step_logs) {
 
   std::vector<std::int64_t> within;
   std::vector<std::int64_t> between;
+  std::int64_t suspended = 0;
   Pace pace;
   for (auto at = steps.begin(); at != steps.end() && std::next(at) != steps.end(); ++at) {
     const auto& next = std::next(at)->second;
     const auto gap = next.us - at->second.us;
+    const auto begin = at->second.us;
+    if (std::any_of(suspensions.begin(), suspensions.end(), [&](TimePoint end) {
+          return begin < microseconds(end) && microseconds(end) < next.us;
+        })) {
+      suspended += gap;
+      continue;
+    }
     (next.world == at->second.world ? within : between).push_back(gap);
     if (next.world != at->second.world && static_cast<double>(gap) / 1000 > pace.longest_ms) {
       pace.longest_ms = static_cast<double>(gap) / 1000;
@@ -198,7 +210,7 @@ Pace pace_of(const test::StepLogs& step_logs) {
   const auto step = within[within.size() / 2];
   std::int64_t lost = 0;
   for (const auto gap : between) lost += std::max<std::int64_t>(0, gap - step);
-  const auto total = steps.rbegin()->second.us - steps.begin()->second.us;
+  const auto total = steps.rbegin()->second.us - steps.begin()->second.us - suspended;
   pace.share = 1 - static_cast<double>(lost) / static_cast<double>(total);
   pace.step_ms = static_cast<double>(step) / 1000;
   return pace;
@@ -252,7 +264,7 @@ int judge(const Options& options, test::HostBed& bed, test::StepsJob& job,
   for (const auto& file : files_of(bed)) {
     if (files_before.count(file) == 0) errors += cat("a file is left: ", file, "\n");
   }
-  const Pace pace = pace_of(job.step_logs());
+  const Pace pace = pace_of(job.step_logs(), maker.suspensions());
   std::set<std::int64_t> worlds;
   for (const auto& step_log : job.step_logs().step_logs()) {
     for (const auto& world : step_log.worlds) worlds.insert(world.id);
@@ -262,19 +274,18 @@ int judge(const Options& options, test::HostBed& bed, test::StepsJob& job,
   std::printf("%zu worlds, %zu workers, %lld steps of %.1f ms\n", worlds.size(),
               job.step_logs().step_logs().size(),
               static_cast<long long>(job.step_logs().newest_step()), pace.step_ms);
-  const auto longest_at = pace.longest_us - std::chrono::duration_cast<std::chrono::microseconds>(
-                                                maker.begin().time_since_epoch())
-                                                .count();
+  const auto longest_at = pace.longest_us - microseconds(maker.begin());
+  const std::string said = maker.said_before() + end.err;
   std::printf("share of time outside recovery: %.3f; the longest recovery: %.0f ms, from %lld ms\n",
               pace.share, pace.longest_ms, static_cast<long long>(longest_at / 1000));
   if (!options.diary.empty()) {
-    std::ofstream(options.diary) << maker.diary() << "hvdrun said:\n" << end.err;
+    std::ofstream(options.diary) << maker.diary() << "hvdrun said:\n" << said;
   }
   if (pace.share < options.bar) errors += cat("the share is below ", options.bar, "\n");
   if (errors.empty()) return 0;
   std::printf("seed %llu: FAILED\n%s", static_cast<unsigned long long>(options.seed),
               errors.c_str());
-  std::printf("hvdrun said:\n%s\n%s\n", end.err.c_str(), maker.diary().c_str());
+  std::printf("hvdrun said:\n%s\n%s\n", said.c_str(), maker.diary().c_str());
   return 1;
 }
 
@@ -305,19 +316,20 @@ int main_of(const std::vector<std::string>& words) {
       .discovery = !options.joining,
       .joining = options.joining,
       .breakable = true,
+      .observed = true,
       .flags = {"--min-np", "1", "--heartbeat-timeout", "0.3", "--restarts", "3",
-                "--blacklist-cooldown-range", "0.1", "0.5", "--events", cat("/", kEvents),
-                "--status-page"},
+                "--blacklist-cooldown-range", "0.1", "0.5", "--status-page"},
       .program_flags = program_flags(options)};
   test::StepsJob job(bed, job_options);
-  FaultInjector maker(bed, job,
+  Agreement agreement;
+  FaultInjector maker(bed, job, agreement,
                       {options.hosts, options.slots, options.seed, options.least_pause,
                        options.most_pause, options.stop, options.only});
   if (job.step_logs().wait_for_world(options.hosts * options.slots) == 0) {
     std::printf("the first world never was whole:\n%s\n", job.process().err().c_str());
     return 1;
   }
-  Agreement agreement(bed.head().files() / kEvents, job.process().pid());
+  agreement.follow(job.events_file(), job.process().pid());
   maker.run(options.seconds);
   maker.make_whole();
   agreement.stop();

@@ -24,8 +24,31 @@ constexpr const char* kText = HVD_SOURCE_DIR "/LICENSE";
 constexpr int kContext = 12;
 
 // The files by which a job is told something, and what it leaves.
-constexpr std::array<const char*, 6> kFilesOfAJob{"step_logs", "orders",     "enough",
-                                                  "fail",      "checkpoint", "broken"};
+constexpr std::array<const char*, 10> kFilesOfAJob{"step_logs",     "orders",    "enough",  "fail",
+                                                   "checkpoint",    "broken",    kObserved, kSaved,
+                                                   "observed.mode", "saved.mode"};
+
+constexpr std::array<const char*, 5> kObservers{"events", "output", "timeline", "autotune",
+                                                "flight"};
+
+// What a job that is observed is started with, before hvdrun and behind it.
+const std::vector<std::string> kBadFiles{"env", "LD_PRELOAD=/root/libhvd_bad_files.so",
+                                         "BAD_FILES=/root/observed:/root/saved"};
+const std::vector<std::string> kObserving{"--events",
+                                          "/root/observed/events/events",
+                                          "--output-filename",
+                                          "/root/observed/output",
+                                          "--output-stall-timeout",
+                                          "2",
+                                          "--timeline-filename",
+                                          "/root/observed/timeline/t.json",
+                                          "--autotune",
+                                          "--autotune-log-file",
+                                          "/root/observed/autotune/log.csv",
+                                          "--flight-recorder",
+                                          "/root/observed/flight",
+                                          "--state-file",
+                                          "/root/saved/state"};
 
 // The program itself, or a script that first looks whether its slot is broken.
 void place_program(Host& host, const StepsJobOptions& options) {
@@ -44,6 +67,8 @@ std::vector<fs::path> shelves_of(HostBed& bed, const StepsJobOptions& options) {
     for (const char* const paper : kFilesOfAJob) fs::remove_all(root_of(*host) / paper);
     fs::create_directories(root_of(*host) / "orders");
     fs::create_directories(root_of(*host) / "broken");
+    if (options.observed) fs::create_directories(root_of(*host) / kSaved);
+    if (options.observed && host->is_up()) host->place(HVD_BAD_FILES);
     if (host->is_up()) place_program(*host, options);
     if (host->is_up() && options.program == StepsProgram::train) host->place(kText, "/root/text");
     directories.push_back(root_of(*host) / "step_logs");
@@ -85,7 +110,12 @@ StepsJob::StepsJob(HostBed& bed, const StepsJobOptions& options)
       joining_(options.joining),
       program_(options.program),
       step_logs_(shelves_of(bed, options)) {
-  std::vector<std::string> words{binary("hvdrun")};
+  std::vector<std::string>& words = command_;
+  if (options.observed) {
+    make_observed();
+    words = kBadFiles;
+  }
+  words.push_back(binary("hvdrun"));
   if (options.joining) {
     for (Host* const host : places()) place_token(*host);
     words.insert(words.end(), {"--join-bind", joining_address(bed), "--token-file", "/root/token"});
@@ -99,11 +129,12 @@ StepsJob::StepsJob(HostBed& bed, const StepsJobOptions& options)
   } else {
     words.insert(words.end(), {"-H", options.hosts});
   }
+  if (options.observed) words.insert(words.end(), kObserving.begin(), kObserving.end());
   words.insert(words.end(), options.flags.begin(), options.flags.end());
   const auto command = command_of(program_);
   words.insert(words.end(), command.begin(), command.end());
   words.insert(words.end(), options.program_flags.begin(), options.program_flags.end());
-  process_ = bed.head().start(words);
+  start();
   if (!joining_) return;
   discover(options.hosts);
   for (int number = 1; number <= bed.size(); ++number) {
@@ -112,6 +143,8 @@ StepsJob::StepsJob(HostBed& bed, const StepsJobOptions& options)
     host_is_back(bed.host(number));
   }
 }
+
+void StepsJob::start() { process_ = bed_.head().start(command_); }
 
 void StepsJob::host_is_back(Host& host) {
   if (!joining_) return;
@@ -195,6 +228,59 @@ StepLogRules StepsJob::rules() const {
 
 void StepsJob::say_enough() {
   for (const Host* const host : places()) std::ofstream(root_of(*host) / "enough") << "yes\n";
+}
+
+void StepsJob::set_disk(const char* directory, const std::string& mode) {
+  for (const Host* const host : places()) {
+    replace(root_of(*host) / cat(directory, ".mode"), mode + "\n");
+  }
+}
+
+void StepsJob::remove_observed() {
+  // What the job makes meanwhile would be an obstacle.
+  for (const Host* const host : places()) {
+    eventually([&] {
+      std::error_code error;
+      fs::remove_all(root_of(*host) / kObserved, error);
+      return !error;
+    });
+  }
+}
+
+void StepsJob::make_observed() {
+  for (const Host* const host : places()) {
+    for (const char* const name : kObservers) {
+      fs::create_directories(root_of(*host) / kObserved / name);
+    }
+  }
+}
+
+fs::path StepsJob::events_file() const {
+  return root_of(bed_.head()) / kObserved / "events" / "events";
+}
+
+ExitStatus StepsJob::suspend() {
+  for (const fs::path& state : state_files()) fs::remove(state);  // those of an earlier time
+  process_->signal(SIGTERM);
+  return process_->wait(2 * kGenerous);
+}
+
+std::vector<fs::path> StepsJob::state_files() const {
+  std::vector<fs::path> found;
+  for (const Host* const host : places()) {
+    const fs::path file = root_of(*host) / kSaved / "state";
+    if (fs::exists(file)) found.push_back(file);
+  }
+  return found;
+}
+
+void StepsJob::take_up() {
+  const auto states = state_files();
+  for (const Host* const host : places()) {
+    const fs::path file = root_of(*host) / kSaved / "state";
+    if (!states.empty() && file != states.front()) fs::copy_file(states.front(), file);
+  }
+  start();
 }
 
 Host& StepsJob::host_of(const StepLog& step_log) {

@@ -26,10 +26,16 @@ struct StepsJobOptions {
   // With such lines, too: hvdrun logs in nowhere. On each host an agent joins, as a pod's would: it
   // is started again whenever it has ended.
   bool joining = false;
-  bool breakable = false;                       // break_slot() works
+  bool breakable = false;  // break_slot() works
+  // Everything that observes the job writes files, which are in kObserved, and it can be suspended.
+  bool observed = false;
   std::vector<std::string> flags = {};          // of hvdrun
   std::vector<std::string> program_flags = {};  // of the program
 };
+
+// Directories in the /root of the head and of each host, of jobs that are observed.
+inline constexpr const char* kObserved = "observed";
+inline constexpr const char* kSaved = "saved";  // of the state file
 
 class StepsJob {
  public:
@@ -57,6 +63,19 @@ class StepsJob {
   // It is to end after the step that it is in.
   void say_enough();
 
+  // For a job that is observed. What the disk of this directory does from now on, on all hosts:
+  // "full", ... as tests/support/bad_files.c knows it; "well".
+  void set_disk(const char* directory, const std::string& mode);
+  // With all that is in it. It is made anew, empty.
+  void remove_observed();
+  void make_observed();
+  std::filesystem::path events_file() const;
+  // SIGTERM to hvdrun, and its end. Then take_up() starts the same command again, where every host
+  // has the state file, as on a shared file system.
+  ExitStatus suspend();
+  std::vector<std::filesystem::path> state_files() const;
+  void take_up();
+
   // The process behind a step log, as this machine counts; -1: it is gone.
   pid_t pid_of(const StepLog& step_log);
   bool signal(const StepLog& step_log, int number);
@@ -68,6 +87,7 @@ class StepsJob {
   Host& host_of(const StepLog& step_log);
 
  private:
+  void start();
   std::vector<Host*> places() const;
   void hand_out_slots(const std::string& answer);
 
@@ -75,6 +95,7 @@ class StepsJob {
   bool joining_;
   StepsProgram program_;
   StepLogs step_logs_;
+  std::vector<std::string> command_;
   std::unique_ptr<Process> process_;
   std::map<std::string, std::unique_ptr<Process>> joiners_;  // by host
 };

@@ -13,9 +13,10 @@ target_link_libraries(looks PRIVATE hvd_base)
 # A job of elastic_steps, or of train, on hosts.
 add_library(hvd_test_steps_job STATIC ${many_hosts}/steps_job.cpp)
 hvd_compile_options(hvd_test_steps_job)
-target_compile_definitions(hvd_test_steps_job PRIVATE HVD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+target_compile_definitions(hvd_test_steps_job PRIVATE HVD_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+  HVD_BAD_FILES="$<TARGET_FILE:hvd_bad_files>")
 target_link_libraries(hvd_test_steps_job PUBLIC hvd_test_hosts hvd_test_steps)
-add_dependencies(hvd_test_steps_job hvdrun hvd-agent elastic_steps train)
+add_dependencies(hvd_test_steps_job hvd_bad_files hvdrun hvd-agent elastic_steps train)
 
 add_executable(conforms ${many_hosts}/programs/conforms.cpp ${CMAKE_CURRENT_SOURCE_DIR}/runtime/ops/conformance.cpp)
 hvd_compile_options(conforms)
