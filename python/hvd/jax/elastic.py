@@ -63,11 +63,8 @@ class JaxState(ObjectState):
     _overrides = staticmethod(_reduce_array)
 
 
-def run(function: Callable[..., _Result]) -> Callable[..., _Result]:
-    """``hvd.elastic.run`` for functions that call hvd under ``jit``.
-
-    There a failure of hvd is an exception of JAX, which is turned back into what it was.
-    """
+def raises_failures_of_hvd(function: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Makes a failure of hvd what it was, where JAX has made an exception of its own of it."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> _Result:
@@ -83,4 +80,9 @@ def run(function: Callable[..., _Result]) -> Callable[..., _Result]:
                 raise failure from error
             raise
 
-    return hvd.elastic.run(call)
+    return call
+
+
+def run(function: Callable[..., _Result]) -> Callable[..., _Result]:
+    """``hvd.elastic.run`` for functions that call hvd under ``jit``."""
+    return hvd.elastic.run(raises_failures_of_hvd(function))

@@ -56,6 +56,16 @@ send = _collectives.send
 send_async = _collectives.send_async
 
 
+def reduce_tree(tree: Any, call: ReduceArguments) -> Any:
+    """Reduces a pytree as one group, traced or not."""
+    leaves, structure = jax.tree.flatten(tree)
+    if any(is_traced(leaf) for leaf in leaves):
+        reduced = allreduce_leaves(leaves, call)
+    else:
+        reduced = _collectives.start_allreduce(leaves, call, grouped=True).wait()
+    return jax.tree.unflatten(structure, reduced)
+
+
 def allreduce(
     tensor: Any,
     average: bool | None = None,
@@ -92,14 +102,7 @@ def allreduce(
     call = ReduceArguments(
         name, choose_op(op, average), prescale_factor, postscale_factor, process_set, compression
     )
-    leaves, structure = jax.tree.flatten(tensor)
-    if any(is_traced(leaf) for leaf in leaves):
-        reduced = allreduce_leaves(leaves, call)
-    else:
-        is_group = len(leaves) != 1
-        handle = _collectives.start_allreduce(leaves, call, grouped=is_group)
-        reduced = handle.wait() if is_group else [handle.wait()]
-    return jax.tree.unflatten(structure, reduced)
+    return reduce_tree(tensor, call)
 
 
 def grouped_allreduce(

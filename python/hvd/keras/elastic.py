@@ -1,0 +1,140 @@
+# ruff: noqa: D102 - the methods of callbacks are those of Keras
+"""``fit()`` that goes on when workers come, go and die, in the middle of an epoch.
+
+state = hvd.elastic.KerasState(model, batch=0, epoch=0)
+
+@hvd.elastic.run
+def train(state):
+    model.fit(
+        batches_from(state.epoch, state.batch), initial_epoch=state.epoch, epochs=10,
+        callbacks=[
+            hvd.callbacks.UpdateBatchStateCallback(state),
+            hvd.callbacks.UpdateEpochStateCallback(state),
+            hvd.callbacks.CommitStateCallback(state),
+        ])
+
+train(state)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import keras
+
+import hvd.elastic
+from hvd.elastic import ElasticSampler, ObjectState, State
+
+from .variables import set_values, sync_model, values_of, variables_of
+
+__all__ = [
+    "CommitStateCallback",
+    "ElasticSampler",
+    "KerasState",
+    "ObjectState",
+    "State",
+    "UpdateBatchStateCallback",
+    "UpdateEpochStateCallback",
+    "run",
+]
+
+_Result = TypeVar("_Result")
+
+
+class KerasState(ObjectState):
+    """A model, its optimizer and other objects that survive, as attributes.
+
+    Args:
+        model: a keras.Model that is built.
+        optimizer: the model's own, if it is None. It is built here if it is not.
+        kwargs: the other attributes and their first values, for example ``batch`` and ``epoch``,
+            and samplers (``ElasticSampler``).
+    """
+
+    def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not model.built:
+            raise ValueError(
+                "the model of a state must be built, so that its variables are known: by "
+                "model.build(shape), or by an Input() in front"
+            )
+        optimizer = getattr(model, "optimizer", None) if optimizer is None else optimizer
+        if optimizer is not None and not optimizer.built:
+            optimizer.build(model.trainable_variables)
+        self.model = model
+        self.optimizer = optimizer
+
+    def _objects(self) -> Any:
+        sync_model(self.model)
+        return super()._objects(), values_of(variables_of(self.model, self.optimizer))
+
+    def _set_objects(self, objects: Any) -> None:
+        others, values = objects
+        set_values(variables_of(self.model, self.optimizer), values)
+        super()._set_objects(others)
+
+
+def run(function: Callable[..., _Result]) -> Callable[..., _Result]:
+    """``hvd.elastic.run``, which also knows the exceptions that JAX makes of hvd's."""
+    if keras.backend.backend() != "jax":
+        return hvd.elastic.run(function)
+    from hvd.jax.elastic import raises_failures_of_hvd
+
+    return hvd.elastic.run(raises_failures_of_hvd(function))
+
+
+class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Commits the state every so many batches, and at the end of an epoch.
+
+    It comes last, after the callbacks that count batches and epochs, so that the counts are those
+    of the commit.
+
+    Args:
+        batches_per_commit: a commit copies the model; a loss costs what was trained since the last
+            one.
+    """
+
+    def __init__(self, state: State, batches_per_commit: int = 1) -> None:
+        super().__init__()
+        self.state = state
+        self.batches_per_commit = batches_per_commit
+        self._left = batches_per_commit
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._left = self.batches_per_commit
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._left -= 1
+        # After the last batch there is nothing left of the epoch to begin with: its end commits.
+        if self._left <= 0 and batch + 1 != self.params.get("steps"):
+            self._left = self.batches_per_commit
+            self.state.commit()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.state.commit()
+
+
+class UpdateBatchStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Keeps in ``state.batch`` how many batches of the epoch are done."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.state.batch += 1
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.state.batch = 0
+
+
+class UpdateEpochStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Keeps in ``state.epoch`` how many epochs are done."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.state.epoch = epoch + 1
