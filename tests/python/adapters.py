@@ -13,6 +13,7 @@ class Arrays:
     integers = (*INTEGERS, "uint16")
     floats = FLOATS
     can_change = True  # in place
+    strange = "complex64"  # a type that hvd cannot send
 
     def __init__(self):
         self.hvd = importlib.import_module(self.module)
@@ -65,9 +66,29 @@ class Jax(Arrays):
         return self.numpy.asarray(np.asarray(array), dtype)
 
 
+class MxNet(Arrays):
+    module = "hvd.mxnet"
+    integers = ("uint8", "int8", "int32", "int64")
+    strange = None  # it has none
+
+    def __init__(self):
+        super().__init__()
+        self.mxnet = importlib.import_module("mxnet")
+
+    def make(self, array, dtype=None):
+        array = np.asarray(array)
+        return self.mxnet.nd.array(array, dtype=array.dtype if dtype is None else dtype)
+
+    def array_of(self, tensor):
+        return tensor.asnumpy().astype(np.float64)
+
+    def type_of(self, tensor):
+        return np.dtype(tensor.dtype).name
+
+
 def installed():
     found = []
-    for adapter in (Arrays, Torch, Jax):
+    for adapter in (Arrays, Torch, Jax, MxNet):
         try:
             found.append(adapter())
         except ImportError:

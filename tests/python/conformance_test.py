@@ -349,8 +349,9 @@ def test_wrong_arguments_of_this_rank_fail_at_the_call(framework):
         module.allreduce(ones, op=17)
     with pytest.raises(ValueError, match="neither"):
         module.allreduce(ones, process_set=hvd.ProcessSet([0]))
-    with pytest.raises(TypeError):
-        module.allreduce(framework.make(np.ones(3, np.complex64)))
+    if framework.strange is not None:
+        with pytest.raises(TypeError):
+            module.allreduce(framework.make(np.ones(3, framework.strange)))
     hvd.barrier()
 
 

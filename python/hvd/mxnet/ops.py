@@ -1,0 +1,97 @@
+"""Collectives on MXNet's NDArrays.
+
+MXNet's engine computes arrays later than a program asks for them, so each call waits until its
+arrays are computed, and nothing reads those any more that it changes. The arrays of an ``_async``
+call must not be used until it is done.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+
+from hvd._collectives import Collectives
+from hvd.arrays import _Arrays
+
+_COPIED = ("bool", "int8")  # types that MXNet takes from NumPy only by a copy
+
+
+def _memory_of(array: mx.nd.NDArray) -> np.ndarray[Any, Any]:
+    """Shows the memory of an array, without a copy."""
+    if array.context.device_type != "cpu":
+        raise ValueError(f"hvd.mxnet takes arrays on CPUs, and this one is on {array.context}")
+    address = ctypes.c_void_p()
+    mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(address)))
+    dtype = np.dtype(array.dtype)
+    if not address.value:
+        return np.empty(array.shape, dtype)
+    raw = (ctypes.c_char * (array.size * dtype.itemsize)).from_address(address.value)
+    return np.frombuffer(raw, dtype).reshape(array.shape)
+
+
+class _NdArrays(_Arrays):
+    """NDArrays, which hvd reads and changes where they lie."""
+
+    def read(self, given: Any) -> np.ndarray[Any, Any]:
+        if not isinstance(given, mx.nd.NDArray):
+            raise TypeError(f"an NDArray is needed, not {type(given).__name__}")
+        if given.stype != "default":
+            raise ValueError(f"a dense NDArray is needed, not one of type {given.stype}")
+        given.wait_to_read()
+        return _KeptArray.of(_memory_of(given), given)
+
+    def change(self, given: Any) -> np.ndarray[Any, Any]:
+        array = self.read(given)
+        mx.base.check_call(mx.base._LIB.MXNDArrayWaitToWrite(given.handle))
+        return array
+
+    def give(self, result: np.ndarray[Any, Any]) -> mx.nd.NDArray:
+        array = np.asarray(result)
+        if array.size == 0 or array.dtype.name in _COPIED:
+            return mx.nd.array(array, dtype=array.dtype)
+        return mx.nd.from_numpy(array)
+
+
+class _KeptArray(np.ndarray[Any, Any]):
+    """An array that keeps the NDArray whose memory it shows."""
+
+    _owner: Any
+
+    @classmethod
+    def of(cls, memory: np.ndarray[Any, Any], owner: Any) -> _KeptArray:
+        kept = memory.view(cls)
+        kept._owner = owner
+        return kept
+
+
+collectives: Collectives[Any] = Collectives(_NdArrays())
+
+allgather = collectives.allgather
+allgather_async = collectives.allgather_async
+allreduce = collectives.allreduce
+allreduce_ = collectives.allreduce_
+allreduce_async = collectives.allreduce_async
+allreduce_async_ = collectives.allreduce_async_
+alltoall = collectives.alltoall
+alltoall_async = collectives.alltoall_async
+broadcast = collectives.broadcast
+broadcast_ = collectives.broadcast_
+broadcast_async = collectives.broadcast_async
+broadcast_async_ = collectives.broadcast_async_
+grouped_allgather = collectives.grouped_allgather
+grouped_allgather_async = collectives.grouped_allgather_async
+grouped_allreduce = collectives.grouped_allreduce
+grouped_allreduce_ = collectives.grouped_allreduce_
+grouped_allreduce_async = collectives.grouped_allreduce_async
+grouped_allreduce_async_ = collectives.grouped_allreduce_async_
+grouped_reducescatter = collectives.grouped_reducescatter
+grouped_reducescatter_async = collectives.grouped_reducescatter_async
+recv = collectives.recv
+recv_async = collectives.recv_async
+reducescatter = collectives.reducescatter
+reducescatter_async = collectives.reducescatter_async
+send = collectives.send
+send_async = collectives.send_async
