@@ -19,6 +19,7 @@ A compiled function serves in every world: what it says does not depend on the n
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import pickle
 from collections.abc import Callable
@@ -68,11 +69,11 @@ def raises_failures_of_hvd(function: Callable[..., _Result]) -> Callable[..., _R
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> _Result:
+        with contextlib.suppress(Exception):
+            _core.raise_xla_failure()  # of a call before, which the program has dealt with
         try:
-            result = function(*args, **kwargs)
             # What is still being computed may fail, too.
-            jax.effects_barrier()
-            return result
+            return jax.block_until_ready(function(*args, **kwargs))
         except RuntimeError as error:
             try:
                 _core.raise_xla_failure()
