@@ -73,10 +73,10 @@ void ControlLoop::fail(const Failure& why) {
   wake();
 }
 
-void ControlLoop::begin_shutdown() {
-  stop_caller_progress();
+void ControlLoop::close() {
   const std::lock_guard lock(mutex_);
-  commands_.in_shutdown = true;
+  commands_.closing = true;
+  wake();
 }
 
 Failure ControlLoop::leave(TimePoint deadline) {
@@ -160,11 +160,11 @@ TimePoint ControlLoop::run_once(Driver driver) {
   return controller_.work(commands, driver);
 }
 
-// The commands to shut down, to leave and to stop stay in force once given.
+// The commands to close, to leave and to stop stay in force once given.
 Controller::Commands ControlLoop::take_commands() {
   const std::lock_guard lock(mutex_);
   Controller::Commands taken = std::exchange(commands_, {});
-  commands_.in_shutdown = taken.in_shutdown;
+  commands_.closing = taken.closing;
   commands_.leaving = taken.leaving;
   commands_.stopping = taken.stopping;
   return taken;

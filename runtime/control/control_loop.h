@@ -83,9 +83,10 @@ class ControlLoop {
   void suspect(const Status& why);
   // The world has failed.
   void fail(const Failure& why);
-  // shutdown() was called, and waits for this rank's calls in flight: leave() may come next.
-  void begin_shutdown();
-  // This rank makes no more calls; blocks until the same is true of all ranks.
+  // The queue takes no more calls, but some are in flight: the world may fail those that cannot
+  // complete. leave() may come next.
+  void close();
+  // This rank has no calls in flight, either; blocks until the same is true of all ranks.
   Failure leave(TimePoint deadline);
   // Leaves at once if leave() has not succeeded; joins the thread.
   void stop();

@@ -154,6 +154,7 @@ TimePoint Controller::work(const Commands& commands, Driver driver) {
   run_commands(commands, now);
   if (formed_) tracing_.take_commands(negotiator_.applied(), links_, now);
   drain_queue(now);
+  if (commands.closing) close(now);
   negotiate(now);
   if (formed_) tracing_.work(links_, now);
   const auto next = check_timers(now);
@@ -186,9 +187,9 @@ void Controller::run_commands(const Commands& commands, TimePoint now) {
   // communicate through it.
   if (leave_sent_ && links_.has_parent() && negotiator_.subtree_left(spec_.rank)) return;
   const auto* const why =
-      leave_sent_            ? " has called shutdown(), and no longer waits for the others"
-      : commands.in_shutdown ? " has called shutdown(), and no longer waits for its calls in flight"
-                             : " has left the world without shutdown()";
+      leave_sent_        ? " has called shutdown(), and no longer waits for the others"
+      : commands.closing ? " has called shutdown(), and no longer waits for its calls in flight"
+                         : " has left the world without shutdown()";
   enter_failure(
       {Status(Code::aborted, cat(describe(spec_.rank), why)), spec_.rank, host(spec_.rank)});
 }
@@ -202,6 +203,15 @@ void Controller::drain_queue(TimePoint now) {
   }
   cache_misses_.store(negotiator_.cache_stats().misses, std::memory_order_relaxed);
   cache_hits_.store(negotiator_.cache_stats().hits, std::memory_order_relaxed);
+}
+
+// The queue takes no more, and has been drained.
+void Controller::close(TimePoint now) {
+  if (closed_ || leave_sent_ || verdict_.known()) return;
+  closed_ = true;
+  if (const Status closed = negotiator_.close(negotiation_time(now)); !closed.ok()) {
+    enter_failure(closed);
+  }
 }
 
 void Controller::negotiate(TimePoint now) {

@@ -57,8 +57,8 @@ class Controller {
     std::vector<Failure> failures;        // the world has failed
     std::vector<Status> suspicions;       // a data connection broke
     std::shared_ptr<ShmMailbox> mailbox;  // neighbours on this host may use it from now on
-    bool in_shutdown = false;             // shutdown() was called, and waits for calls in flight
-    bool leaving = false;                 // this rank makes no more calls
+    bool closing = false;                 // this rank makes no more calls; some are in flight
+    bool leaving = false;                 // it has no calls in flight, either
     bool stopping = false;                // leaves at once, unless all have left
   };
 
@@ -122,6 +122,7 @@ class Controller {
   std::string missing_text() const;
   void run_commands(const Commands& commands, TimePoint now);
   void drain_queue(TimePoint now);
+  void close(TimePoint now);
   void negotiate(TimePoint now);
   void tune(const std::vector<Response>& responses);
   void report(const StallInspector::Findings& stalls);
@@ -157,6 +158,7 @@ class Controller {
   TimePoint forming_until_ = kNever;
   TimePoint suspicion_until_ = kNever;
   Failure suspicion_;
+  bool closed_ = false;
   bool leave_sent_ = false;
   bool stops_ = false;
   Driver driver_ = Driver::progress_thread;  // within work()

@@ -141,10 +141,12 @@ class World::Impl {
 
   Failure shutdown(TimePoint deadline) {
     if (left_) return {};
-    control_.begin_shutdown();
-    const Failure closed(
+    control_.stop_caller_progress();
+    queue_.refuse(
         Status(Code::failed_precondition, "this rank has called shutdown(): nothing can be added"));
-    if (!queue_.close_when_empty(closed, deadline)) {
+    if (queue_.size() > 0) control_.close();
+    const bool none_in_flight = queue_.wait_empty(deadline);
+    if (!none_in_flight) {
       return Status(Code::deadline_exceeded,
                     cat("calls of this rank have not ended: ", activity().in_flight));
     }

@@ -95,8 +95,9 @@ class World {
   const Config& config() const;
   // Writes this rank's flight recorder, with this reason.
   void dump(std::string reason);
-  // Waits for this rank's operations in flight, then until all members call shutdown().
-  // deadline_exceeded: some member did not. Afterwards nothing can be enqueued.
+  // From now on nothing can be enqueued. Waits for this rank's operations in flight, then until all
+  // members call shutdown(). Operations that need a member which does not request them any more
+  // fail, on all ranks. deadline_exceeded: some member does neither.
   Failure shutdown(TimePoint deadline);
 
  private:

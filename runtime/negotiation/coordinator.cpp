@@ -41,21 +41,21 @@ Status Coordinator::take(int from, const RequestList& message, TimePoint now) {
   last_requests_.heard(from, message, cache_, now);
   for (const auto& word : message.last_requests) last_requests_.heard(word, now);
 
-  const auto refuse_the_left = [this](const RankSet& ranks) -> Status {
-    if (!ranks.intersects(left_)) return {};
-    const auto rank = static_cast<int>(ranks.intersection(left_).front());
-    return {Code::failed_precondition, cat(describe(rank), " made a request after it had left")};
+  const auto refuse_the_closed = [this](const RankSet& ranks) -> Status {
+    if (!ranks.intersects(closing_)) return {};
+    const auto rank = static_cast<int>(ranks.intersection(closing_).front());
+    return {Code::failed_precondition, cat(describe(rank), " made a request after it had closed")};
   };
 
   for (const auto& known : message.cached) {
-    HVD_RETURN_IF_ERROR(refuse_the_left(known.ranks));
+    HVD_RETURN_IF_ERROR(refuse_the_closed(known.ranks));
     MessageTable::Touched touched;
     HVD_RETURN_IF_ERROR(table_.add(known, now, touched));
     decide_touched(touched, now);
   }
 
   for (const auto& asked : message.full) {
-    HVD_RETURN_IF_ERROR(refuse_the_left(asked.ranks));
+    HVD_RETURN_IF_ERROR(refuse_the_closed(asked.ranks));
     HVD_RETURN_IF_ERROR(check_request(asked.request, tree_.size()));
     MessageTable::Touched touched;
     HVD_RETURN_IF_ERROR(table_.add(asked, now, touched));
@@ -63,17 +63,23 @@ Status Coordinator::take(int from, const RequestList& message, TimePoint now) {
   }
 
   if (!message.joined.empty()) {
-    HVD_RETURN_IF_ERROR(refuse_the_left(message.joined));
-    if (left_.empty()) HVD_RETURN_IF_ERROR(table_.join(message.joined));
+    HVD_RETURN_IF_ERROR(refuse_the_closed(message.joined));
+    HVD_RETURN_IF_ERROR(table_.join(message.joined));
     join(message.joined, now);
   }
-  if (!message.left.empty()) leave(message.left, now);
+
+  in_shutdown_ = in_shutdown_ || message.in_shutdown;
+  auto closing = message.closing;
+  closing.unite(message.left);
+  closing.subtract(closing_);
+  if (!closing.empty()) close(closing, now);
+  left_.unite(message.left);
 
   if (!table_.empty()) next_group_look_ = std::min(next_group_look_, now + kGroupTimeout);
   return {};
 }
 
-// Each part of a message is decided before the next is added: after a rank has left, a rank may
+// Each part of a message is decided before the next is added: after a rank has closed, a rank may
 // have received an error for the first part, and request the same tensor again in the next.
 void Coordinator::decide_touched(const MessageTable::Touched& touched, TimePoint now) {
   for (const auto& known : touched.complete) {
@@ -84,7 +90,7 @@ void Coordinator::decide_touched(const MessageTable::Touched& touched, TimePoint
     const auto& row = *table_.find(key);
     if (table_.complete(key, row)) {
       decide(key, now);
-    } else if (!left_.empty() && left_.intersects(table_.participants(key, row))) {
+    } else if (waits_in_vain(key, row)) {
       fail_for_shutdown(key, now);
     }
   }
@@ -127,17 +133,27 @@ void Coordinator::decided(const std::vector<GroupKey>& groups, ReadyTensor tenso
   }
 }
 
-Status Coordinator::shutdown_error(const Request& request, int left) const {
+Status Coordinator::shutdown_error(const Request& request, RankSet::Value closing) const {
   return {Code::failed_precondition,
-          cat(kind_name(request.kind), " \"", request.name, "\" cannot complete: ", describe(left),
+          cat(kind_name(request.kind), " \"", request.name,
+              "\" cannot complete: ", describe(static_cast<int>(closing)),
               " has already called shutdown(). All ranks must make the same calls.")};
 }
 
+bool Coordinator::waits_in_vain(const TensorKey& key, const MessageTable::Row& row) const {
+  return !closing_.empty() && closing_.intersects(table_.missing(key, row));
+}
+
+// The rank that it waits for will not request the rest of its group, either.
 void Coordinator::fail_for_shutdown(const TensorKey& key, TimePoint now) {
   const auto& row = *table_.find(key);
-  const auto left = left_.intersection(table_.participants(key, row)).front();
+  const auto closing = closing_.intersection(table_.missing(key, row)).front();
   const auto cached = row.id ? cache_.get(*row.id) : nullptr;
-  fail(key, shutdown_error(request_of(row, cached.get()), static_cast<int>(left)), now);
+  const Status error = shutdown_error(request_of(row, cached.get()), closing);
+  for (const auto& group : groups_of(row, cached.get())) {
+    enqueue(groups_.fail_for_good(group, error));
+  }
+  fail(key, error, now);
 }
 
 // The waiting tensors of one group name in one process set.
@@ -161,7 +177,7 @@ struct Coordinator::MismatchedGroup {
 
 void Coordinator::find_mismatched_groups(TimePoint now) {
   next_group_look_ = kNever;
-  if (table_.empty() || !left_.empty()) return;
+  if (table_.empty() || !closing_.empty()) return;
   if (const auto ripe = table_.oldest() + kGroupTimeout; ripe > now) {
     next_group_look_ = ripe;
     return;
@@ -231,33 +247,19 @@ void Coordinator::fail(const TensorKey& key, Status error, TimePoint now) {
   decided({}, {std::move(tensor), std::move(error), now, {}, -1});
 }
 
-void Coordinator::leave(const RankSet& ranks, TimePoint now) {
-  left_.unite(ranks);
+void Coordinator::close(const RankSet& ranks, TimePoint now) {
+  closing_.unite(ranks);
   table_.only_rows();
-  for (const auto& [id, members] : sets_.all()) {
-    if (!members.intersects(left_)) continue;
-    std::vector<TensorKey> stranded;
-    for (const auto& [key, row] : table_.rows()) {
-      if (key.process_set == id && left_.intersects(table_.participants(key, row))) {
-        stranded.push_back(key);
-      }
-    }
-    for (const auto& key : stranded) fail_for_shutdown(key, now);
-    const auto left = static_cast<int>(members.intersection(left_).front());
-    enqueue(groups_.fail(id, {Code::failed_precondition, cat("it cannot complete: ", describe(left),
-                                                             " has already called shutdown()")}));
+  if (!table_.joined().empty()) fail_join_in_vain(now);
+  std::vector<TensorKey> stranded;
+  for (const auto& [key, row] : table_.rows()) {
+    if (waits_in_vain(key, row)) stranded.push_back(key);
   }
-  if (!table_.joined().empty()) join({}, now);
+  for (const auto& key : stranded) fail_for_shutdown(key, now);
 }
 
 void Coordinator::join(const RankSet& ranks, TimePoint now) {
-  Request request;
-  request.kind = Kind::join;
-  request.name = kJoinName;
-  if (!left_.empty()) {
-    end_join(shutdown_error(request, static_cast<int>(left_.front())), now);
-    return;
-  }
+  if (fail_join_in_vain(now)) return;
   last_joined_ = static_cast<int>(ranks.back());
   std::vector<TensorKey> complete;
   for (const auto& [key, row] : table_.rows()) {
@@ -265,6 +267,18 @@ void Coordinator::join(const RankSet& ranks, TimePoint now) {
   }
   for (const auto& key : complete) decide(key, now);
   if (table_.joined() == tree_.subtree(0)) end_join({}, now);
+}
+
+// Whether the ranks that have joined wait for one that never will.
+bool Coordinator::fail_join_in_vain(TimePoint now) {
+  const auto absent = closing_.difference(table_.joined());
+  if (absent.empty()) return false;
+  table_.join_ended();
+  Request request;
+  request.kind = Kind::join;
+  request.name = kJoinName;
+  end_join(shutdown_error(request, absent.front()), now);
+  return true;
 }
 
 void Coordinator::end_join(Status error, TimePoint now) {
@@ -278,7 +292,7 @@ void Coordinator::end_join(Status error, TimePoint now) {
   ready.since = now;
   ready.last_joined = last_joined_;
 
-  // All ranks have joined, so every request is decided.
+  // All ranks have joined, so every request is decided; or the order no longer counts.
   for (auto& [order, tensors] : ordered_) {
     std::move(tensors.begin(), tensors.end(), std::back_inserter(ready_));
   }
@@ -311,7 +325,7 @@ void Coordinator::enqueue(std::vector<ReadyTensor> tensors) {
     }
   }
 
-  if (first && left_.empty() && unreleased_.contains(*first)) {
+  if (first && closing_.empty() && unreleased_.contains(*first)) {
     ordered_.emplace(*first, std::move(tensors));
   } else {
     std::move(tensors.begin(), tensors.end(), std::back_inserter(ready_));
@@ -321,8 +335,8 @@ void Coordinator::enqueue(std::vector<ReadyTensor> tensors) {
 void Coordinator::release_ordered(TimePoint now) {
   while (!ordered_.empty()) {
     const auto first = ordered_.begin();
-    const bool is_its_turn = first->first == *unreleased_.begin();
-    if (!is_its_turn && left_.empty() && first->second.front().since + kOrderTimeout > now) return;
+    const bool is_its_turn = first->first == *unreleased_.begin() || !closing_.empty();
+    if (!is_its_turn && first->second.front().since + kOrderTimeout > now) return;
     unreleased_.erase(first->first);
     std::move(first->second.begin(), first->second.end(), std::back_inserter(ready_));
     ordered_.erase(first);

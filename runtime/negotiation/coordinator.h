@@ -66,14 +66,13 @@ class Coordinator {
   Coordinator(const ControlTree& tree, const ResponseCache& cache, const ProcessSets& sets,
               const CoordinatorOptions& options);
 
-  // Requests, joins and departures of the subtree of `from`, or (0) of rank 0 itself. A request in
-  // which other ranks still wait for a rank that has left fails. An error means that the sender
-  // violated the protocol.
+  // Requests, joins and departures of the subtree of `from`, or (0) of rank 0 itself. A request
+  // that still waits for a rank that makes no more fails. An error means that the sender violated
+  // the protocol.
   Status take(int from, const RequestList& message, TimePoint now);
   // Rank 0 is about to request this: deterministic mode needs the order.
   void note_order(const Request& request);
-  bool any_left() const { return !left_.empty(); }
-  bool has_left(int rank) const { return left_.contains(static_cast<RankSet::Value>(rank)); }
+  bool any_in_shutdown() const { return in_shutdown_ || !closing_.empty(); }
   bool all_left() const { return left_ == tree_.subtree(0); }
 
   // Applies to all later responses.
@@ -106,13 +105,15 @@ class Coordinator {
   void decide_known(CacheId id, TimePoint now);
   void decide(const TensorKey& key, TimePoint now);
   void decided(const std::vector<GroupKey>& groups, ReadyTensor tensor);
+  void close(const RankSet& ranks, TimePoint now);
+  bool waits_in_vain(const TensorKey& key, const MessageTable::Row& row) const;
   void fail_for_shutdown(const TensorKey& key, TimePoint now);
   void find_mismatched_groups(TimePoint now);
   Status mismatch_of(const MismatchedGroup& group) const;
   void fail(const TensorKey& key, Status error, TimePoint now);
-  void leave(const RankSet& ranks, TimePoint now);
   void join(const RankSet& ranks, TimePoint now);
-  Status shutdown_error(const Request& request, int left) const;
+  bool fail_join_in_vain(TimePoint now);
+  Status shutdown_error(const Request& request, RankSet::Value closing) const;
   void end_join(Status error, TimePoint now);
   void enqueue(ReadyTensor tensor);
   void enqueue(std::vector<ReadyTensor> tensors);
@@ -134,7 +135,9 @@ class Coordinator {
   std::unordered_multiset<TensorKeyView, TensorKeyHash, TensorKeyEqual> decided_;
   std::deque<ReadyTensor> ready_;
   TimePoint next_group_look_ = kNever;
-  RankSet left_;
+  bool in_shutdown_ = false;  // some rank closes soon
+  RankSet closing_;           // make no more calls
+  RankSet left_;              // those of them that have none in flight
   int last_joined_ = -1;
 
   // Deterministic mode: rank 0's requests, in its order.

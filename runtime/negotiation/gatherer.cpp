@@ -39,6 +39,8 @@ Status Gatherer::take(int from, RequestList message, TimePoint now) {
     }
   }
 
+  pending_.in_shutdown = pending_.in_shutdown || message.in_shutdown;
+  pending_.closing.unite(message.closing);
   pending_.left.unite(message.left);
   pending_.last_requests.insert(pending_.last_requests.end(), message.last_requests.begin(),
                                 message.last_requests.end());
@@ -76,7 +78,7 @@ void Gatherer::forward(const TensorKey& key) {
   }
 
   row.forwarded.unite(fresh);
-  // Once a rank has left, an error may answer a tensor whose request is still on its way up, and
+  // Once a rank has closed, an error may answer a tensor whose request is still on its way up, and
   // the next request under its name is a new one: so forwarded requests are not remembered.
   if (forward_immediately_ || table_.complete(key, row)) (void)table_.take(key);
 }

@@ -4,7 +4,7 @@
 //
 // A row that is incomplete after `hold` is forwarded in part, together with the last requests of
 // the ranks below: some rank is late, and the root must be able to name it. Later requests for the
-// same tensor are forwarded at once. The same applies to all requests once a rank has left.
+// same tensor are forwarded at once. The same applies to all requests once a rank is in shutdown().
 //
 // A pure state machine that reads the cache and the process sets of its owner; for one thread.
 #pragma once

@@ -44,6 +44,7 @@ std::vector<ReadyTensor> Groups::decided(const std::vector<GroupKey>& keys, Read
   for (const auto& key : keys) {
     const auto found = groups_.find(key);
     if (found == groups_.end() || found->second.decided < key.size) continue;
+    if (found->second.failed_for_good) continue;
     auto& waiting = found->second.waiting;
     std::sort(waiting.begin(), waiting.end(), [](const ReadyTensor& a, const ReadyTensor& b) {
       return a.request().name < b.request().name;
@@ -67,14 +68,11 @@ std::vector<ReadyTensor> Groups::fail(const GroupKey& key, const Status& why) {
   return std::move(group.mapped().waiting);
 }
 
-std::vector<ReadyTensor> Groups::fail(int process_set, const Status& why) {
-  std::vector<ReadyTensor> failed;
-  for (auto group = groups_.begin(); group != groups_.end();) {
-    const GroupKey key = (group++)->first;
-    if (key.process_set != process_set) continue;
-    auto waiting = fail(key, why);
-    std::move(waiting.begin(), waiting.end(), std::back_inserter(failed));
-  }
+std::vector<ReadyTensor> Groups::fail_for_good(const GroupKey& key, const Status& why) {
+  auto failed = fail(key, why);
+  auto& group = groups_[key];
+  group.error = in_group(why, key);
+  group.failed_for_good = true;
   return failed;
 }
 

@@ -40,16 +40,17 @@ class Groups {
     bool disputed = false;  // ranks requested one of its tensors in another group
   };
   Progress progress(const GroupKey& key) const;
-  // Fails a group that cannot complete, or all groups of a process set: returns the waiting
-  // tensors, as errors.
+  // Fails a group that cannot complete: returns the waiting tensors, as errors. For good: all that
+  // are decided later fail, too.
   std::vector<ReadyTensor> fail(const GroupKey& key, const Status& why);
-  std::vector<ReadyTensor> fail(int process_set, const Status& why);
+  std::vector<ReadyTensor> fail_for_good(const GroupKey& key, const Status& why);
   void set_removed(int process_set);
 
  private:
   struct Group {
     int decided = 0;
     bool disputed = false;
+    bool failed_for_good = false;
     Status error;
     std::vector<ReadyTensor> waiting;
   };

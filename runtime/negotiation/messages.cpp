@@ -222,6 +222,8 @@ std::string encode_request_list(const RequestList& message) {
   }
 
   message.joined.encode(out);
+  out.boolean(message.in_shutdown);
+  message.closing.encode(out);
   message.left.encode(out);
   out.u32(static_cast<std::uint32_t>(message.last_requests.size()));
   for (const auto& word : message.last_requests) {
@@ -254,9 +256,12 @@ Result<RequestList> decode_request_list(std::string_view payload, int world_size
   }
 
   auto joined = ranks();
-  auto left_ranks = joined ? ranks() : std::nullopt;
+  message.in_shutdown = in.boolean();
+  auto closing = joined ? ranks() : std::nullopt;
+  auto left_ranks = closing ? ranks() : std::nullopt;
   if (!left_ranks) return broken;
   message.joined = std::move(*joined);
+  message.closing = std::move(*closing);
   message.left = std::move(*left_ranks);
 
   for (std::uint32_t left = in.u32(); left > 0 && !in.failed(); --left) {

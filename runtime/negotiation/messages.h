@@ -78,16 +78,19 @@ struct LastRequest {
   friend bool operator==(const LastRequest&, const LastRequest&) = default;
 };
 
-// From a subtree to its parent. A rank joins and leaves after the requests it made before.
+// From a subtree to its parent. A rank joins, closes and leaves after the requests it made before.
 struct RequestList {
   std::vector<CachedRequests> cached;
   std::vector<FullRequest> full;
   RankSet joined;
-  RankSet left;
+  // A rank has called shutdown() with calls in flight: it closes when it forwards immediately.
+  bool in_shutdown = false;
+  RankSet closing;  // these make no more calls; some may be in flight
+  RankSet left;     // these have no calls in flight, either
   std::vector<LastRequest> last_requests;
   bool empty() const {
-    return cached.empty() && full.empty() && joined.empty() && left.empty() &&
-           last_requests.empty();
+    return cached.empty() && full.empty() && joined.empty() && !in_shutdown && closing.empty() &&
+           left.empty() && last_requests.empty();
   }
   friend bool operator==(const RequestList&, const RequestList&) = default;
 };
@@ -118,7 +121,8 @@ struct WireResponse {
 // From the root to all ranks.
 struct ResponseList {
   std::vector<WireResponse> responses;
-  // A rank has left: the root needs to see every single request at once.
+  // A rank has called shutdown(): the root needs to see every single request at once, and no id
+  // leaves the caches from now on, except with its process set.
   bool forward_immediately = false;
   bool goodbye = false;  // all ranks have left
   bool empty() const { return responses.empty() && !forward_immediately && !goodbye; }

@@ -151,7 +151,20 @@ Status Negotiator::submit_pending(PendingRequests pending, TimePoint now) {
   return take(rank_, std::move(pending.message), now);
 }
 
+// A request by an id that leaves the caches is made again. So this rank closes only once no id
+// leaves them any more; rank 0, whose cache is the first to change, at once.
+Status Negotiator::close(TimePoint now) {
+  RequestList message;
+  if (is_root() || told_to_forward_) {
+    message.closing = RankSet::of(static_cast<RankSet::Value>(rank_));
+  } else {
+    message.in_shutdown = closes_when_told_ = true;
+  }
+  return take(rank_, std::move(message), now);
+}
+
 Status Negotiator::leave(TimePoint now) {
+  closes_when_told_ = false;
   RequestList message;
   message.left = RankSet::of(static_cast<RankSet::Value>(rank_));
   return take(rank_, std::move(message), now);
@@ -162,7 +175,8 @@ Status Negotiator::from_child(int child, RequestList message, TimePoint now) {
   const auto is_own = [&below](const auto& part) {
     return !part.ranks.empty() && below.contains_all(part.ranks);
   };
-  const bool right = below.contains_all(message.joined) && below.contains_all(message.left) &&
+  const bool right = below.contains_all(message.joined) && below.contains_all(message.closing) &&
+                     below.contains_all(message.left) &&
                      std::all_of(message.cached.begin(), message.cached.end(), is_own) &&
                      std::all_of(message.full.begin(), message.full.end(), is_own);
   if (!right) return {Code::permission_denied, "it sent requests of ranks that are not below it"};
@@ -173,7 +187,8 @@ Status Negotiator::from_parent(ResponseList message, TimePoint now) {
   for (auto& wire : message.responses) HVD_RETURN_IF_ERROR(apply(std::move(wire), now));
   if (message.forward_immediately) {
     gatherer_->forward_immediately();
-    output_.down.forward_immediately = true;
+    told_to_forward_ = output_.down.forward_immediately = true;
+    if (std::exchange(closes_when_told_, false)) HVD_RETURN_IF_ERROR(close(now));
   }
   if (message.goodbye) output_.goodbye = output_.down.goodbye = true;
   return {};
@@ -335,13 +350,18 @@ Status Negotiator::ask_again(const std::vector<EvictedTensor>& evicted, const In
 
 void Negotiator::tune(const Parameters& parameters) {
   coordinator_->tune(parameters);
-  caching_ = parameters.cache;
+  caching_ = parameters.cache && !told_to_forward_;
 }
 
 Negotiator::Output Negotiator::work(TimePoint now, int under_way) {
   if (gatherer_) {
     output_.up = gatherer_->collect(now);
     return std::exchange(output_, {});
+  }
+
+  if (coordinator_->any_in_shutdown() && !told_to_forward_) {
+    told_to_forward_ = output_.down.forward_immediately = true;
+    caching_ = false;
   }
 
   while (auto response = coordinator_->next(now, under_way)) {
@@ -354,9 +374,6 @@ Negotiator::Output Negotiator::work(TimePoint now, int under_way) {
     }
   }
 
-  if (coordinator_->any_left() && !told_to_forward_) {
-    told_to_forward_ = output_.down.forward_immediately = true;
-  }
   if (coordinator_->all_left()) output_.goodbye = output_.down.goodbye = true;
 
   auto stalls = stalls_.look(coordinator_->table(), coordinator_->last_requests(), now);

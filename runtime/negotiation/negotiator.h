@@ -37,10 +37,11 @@ class Negotiator {
   Negotiator(const Negotiator&) = delete;
   Negotiator& operator=(const Negotiator&) = delete;
 
-  // This rank's requests, in its order, and that it makes no more. World has checked that they are
-  // valid.
+  // This rank's requests, in its order; that it makes no more; and that none is in flight any more,
+  // with or without close() before. World has checked that they are valid.
   Status submit(const std::vector<SubmittedRequest>& all, TimePoint now);
   Status submit(std::vector<Request> requests, TimePoint now);
+  Status close(TimePoint now);
   Status leave(TimePoint now);
   // Messages from a child or the parent. An error: the sender violated the protocol.
   Status from_child(int child, RequestList message, TimePoint now);
@@ -115,8 +116,9 @@ class Negotiator {
   CacheStats stats_;
   RankSet left_;
   bool told_to_forward_ = false;
-  bool caching_ = true;        // of the last response
-  std::uint64_t applied_ = 0;  // responses, the same on all ranks
+  bool closes_when_told_ = false;  // to forward immediately
+  bool caching_ = true;            // of the last response
+  std::uint64_t applied_ = 0;      // responses, the same on all ranks
   Output output_;
 };
 

@@ -267,11 +267,15 @@ void TensorQueue::finish(const Slots& slots) {
   meter_.add(works);
 }
 
+void TensorQueue::refuse(const Failure& why) {
+  const std::lock_guard lock(mutex_);
+  if (closed_.ok()) closed_ = why;
+}
+
 std::vector<Entry> TensorQueue::close(const Failure& why) {
+  refuse(why);
   std::vector<Entry> entries;
   const std::lock_guard lock(mutex_);
-  if (!closed_.ok()) return entries;
-  closed_ = why;
   undrained_.clear();
   for (auto next = busy_.begin(); next != busy_.end();) {
     Slot& slot = **next++;
@@ -294,13 +298,6 @@ void TensorQueue::note_end() {
 Duration TensorQueue::busy_time(TimePoint now) const {
   const std::lock_guard lock(mutex_);
   return busy_since_ == kNever || now < busy_since_ ? busy_time_ : busy_time_ + (now - busy_since_);
-}
-
-bool TensorQueue::close_when_empty(const Failure& why, TimePoint deadline) {
-  std::unique_lock lock(mutex_);
-  if (!emptied_.wait_until(lock, deadline, [this] { return busy_.empty(); })) return false;
-  if (closed_.ok()) closed_ = why;
-  return true;
 }
 
 bool TensorQueue::wait_empty(TimePoint deadline) const {

@@ -73,11 +73,10 @@ class TensorQueue {
             Slots& slots);
   // These entries have ended: their names are free, and the caller must not touch the slots again.
   void finish(const Slots& slots);
-  // From now on push() returns `why`. Returns the entries that have not been taken; only the first
-  // call has an effect.
+  // From now on push() returns `why`; of several reasons the first one counts.
+  void refuse(const Failure& why);
+  // The same, and returns the entries that have not been taken.
   std::vector<Entry> close(const Failure& why);
-  // Blocks until no entry is left, then closes; false at the deadline, without closing.
-  bool close_when_empty(const Failure& why, TimePoint deadline);
   bool wait_empty(TimePoint deadline) const;  // entries are left at the deadline
   std::size_t size() const;
   // Visits all entries in flight, in their order, under the queue's lock.

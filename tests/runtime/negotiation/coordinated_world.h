@@ -32,6 +32,11 @@ class CoordinatedWorld {
     message.joined = ranks({rank});
     return coordinator.take(rank, message, now);
   }
+  Status close(int rank) {
+    runtime::RequestList message;
+    message.closing = ranks({rank});
+    return coordinator.take(rank, message, now);
+  }
   Status leave(int rank) {
     runtime::RequestList message;
     message.left = ranks({rank});

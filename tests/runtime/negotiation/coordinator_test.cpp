@@ -342,6 +342,64 @@ TEST(CoordinatorLeave, ProcessSetsWithoutTheRankThatLeftGoOn) {
   EXPECT_TRUE(world.only().error.ok());
 }
 
+TEST(CoordinatorClose, OnlyWhatAClosingRankHasNotRequestedFails) {
+  World world(3);
+  ASSERT_TRUE(world.submit(0, tensor("of all")).ok());
+  ASSERT_TRUE(world.submit(1, tensor("of all")).ok());
+  ASSERT_TRUE(world.submit(1, tensor("only 1's")).ok());
+  ASSERT_TRUE(world.submit(2, tensor("not 1's")).ok());
+  ASSERT_TRUE(world.close(1).ok());
+  says(world.only(), "\"not 1's\" cannot complete: rank 1 on host1 has already called shutdown()");
+  ASSERT_TRUE(world.submit(2, tensor("of all")).ok());
+  EXPECT_TRUE(world.only().error.ok());
+  ASSERT_TRUE(world.submit(2, tensor("later")).ok());
+  says(world.only(), "\"later\" cannot complete: rank 1");
+  ASSERT_TRUE(world.close(0).ok());
+  says(world.only(), "\"only 1's\" cannot complete: rank 0");
+  EXPECT_EQ(world.submit(1, tensor("too late")).code(), Code::failed_precondition);
+  EXPECT_FALSE(world.coordinator.all_left());
+}
+
+TEST(CoordinatorClose, AGroupFailsAsAWholeAlsoWhatIsDecidedLater) {
+  World world(2);
+  const auto grouped = [](const char* name) { return test::in_group(tensor(name), "g", 2); };
+  for (const auto* name : {"a", "b"}) ASSERT_TRUE(world.submit(0, grouped(name)).ok());
+  ASSERT_TRUE(world.close(0).ok());
+  ASSERT_TRUE(world.submit(1, grouped("c")).ok());
+  says(world.only(), "\"c\" cannot complete: rank 0");
+  ASSERT_TRUE(world.submit(1, grouped("a")).ok());
+  says(world.only(), "group \"g\" of 2: allreduce \"c\" cannot complete");
+  ASSERT_TRUE(world.close(1).ok());
+  says(world.only(), "\"b\" cannot complete: rank 1");
+}
+
+TEST(CoordinatorClose, RanksThatHaveJoinedCountAsReadyUntilTheirJoinFails) {
+  World world(3);
+  ASSERT_TRUE(world.submit(2, tensor("of 1 and 2")).ok());
+  ASSERT_TRUE(world.join(0).ok());
+  ASSERT_TRUE(world.close(0).ok());
+  EXPECT_TRUE(world.poll().empty());
+  ASSERT_TRUE(world.submit(1, tensor("of 1 and 2")).ok());
+  EXPECT_EQ(world.only().joined, std::vector<int>{0});
+  ASSERT_TRUE(world.submit(2, tensor("only 2's")).ok());
+  ASSERT_TRUE(world.close(1).ok());
+  const auto responses = world.poll();
+  ASSERT_EQ(responses.size(), 2U);
+  says(responses[0], "join \"join\" cannot complete: rank 1");
+  says(responses[1], "\"only 2's\" cannot complete: rank 0");
+  ASSERT_TRUE(world.join(2).ok());
+  says(world.only(), "join \"join\" cannot complete: rank 0");
+}
+
+TEST(CoordinatorClose, AJoinThatAllRanksHaveCalledCompletes) {
+  World world(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(world.join(rank).ok());
+    ASSERT_TRUE(world.close(rank).ok());
+  }
+  EXPECT_TRUE(world.only().error.ok());
+}
+
 TEST(Coordinator, RefusesARankThatDoesNotKeepToTheProtocol) {
   World world(3);
   world.sets.add(test::ranks({0, 2}));

@@ -42,6 +42,8 @@ RequestList some_request_list() {
     message.full.push_back({test::ranks({2, 3}), request, {1, 1LL << 33}});
   }
   message.joined = test::ranks({4});
+  message.in_shutdown = true;
+  message.closing = test::ranks({5, 6, 7});
   message.left = test::ranks({6, 7});
   message.last_requests = {{3, "x", std::chrono::milliseconds(61'000)}};
   return message;

@@ -320,6 +320,73 @@ TEST(NegotiationSimulation, RepeatedRequestsAfterAnErrorAreNotMixedUp) {
   }
 }
 
+// Ranks that close with calls in flight, some of which no other rank makes. Small caches: ids are
+// under way when their tensors leave.
+TEST(NegotiationSimulation, InShutdownJustThoseCallsFailThatARankDoesNotMake) {
+  std::size_t failed = 0;
+  std::size_t completed = 0;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(cat("seed ", seed));
+    Config config;
+    config.cache_capacity = 1 + seed % 7;
+    config.deterministic = seed % 4 == 0;
+    const int size = 2 + static_cast<int>(seed % 17);
+    SimulatedWorld world(size, 1 + static_cast<int>(seed % 5), seed, config);
+    if (seed % 5 == 0) world.slowest_message(Time(400'000));  // gatherers forward rows in part
+    constexpr int kTensors = 8;
+    struct Rank {
+      std::size_t in_flight = 0;
+      int answered = 0;
+      bool closes = false;
+    };
+    std::vector<Rank> ranks(static_cast<std::size_t>(size));
+    std::map<std::string, int> made;  // by how many ranks in their last step
+    const auto last_step = [&](int rank) {
+      auto& self = ranks[static_cast<std::size_t>(rank)];
+      self.closes = true;
+      std::vector<Request> calls;
+      for (int i = 0; i < kTensors; ++i) {
+        if (world.below(4u * static_cast<unsigned>(size)) == 0) continue;
+        // Some differ from the step before on all ranks, and drop what was agreed about them.
+        calls.push_back(test::tensor(cat("t", i), i % 3 == 0 ? 9 : 3));
+      }
+      if (world.below(3) == 0) calls.push_back(test::tensor(cat("only ", rank)));
+      for (const auto& call : calls) ++made[call.name];
+      self.in_flight = calls.size();
+      for (const auto& call : calls) world.submit(rank, {call});
+      world.close(rank);
+      if (calls.empty()) world.leave(rank);
+    };
+    std::vector<std::pair<std::string, bool>> answers;
+    world.on_answer([&](int rank, const Request& request, const SimulatedWorld::Answer& answer) {
+      auto& self = ranks[static_cast<std::size_t>(rank)];
+      if (self.closes) {
+        answers.emplace_back(request.name, answer.ok);
+        if (--self.in_flight == 0) world.leave(rank);
+      } else if (++self.answered == kTensors) {
+        world.after(Time(world.below(300)), [&, rank] { last_step(rank); });
+      }
+    });
+    for (int rank = 0; rank < size; ++rank) {
+      for (int i = 0; i < kTensors; ++i) {
+        world.after(Time(world.below(500)),
+                    [&, rank, i] { world.submit(rank, {test::tensor(cat("t", i), 3)}); });
+      }
+    }
+    world.run();
+    world.check_orders();
+    ASSERT_EQ(world.failure(), "");
+    ASSERT_EQ(world.in_flight(), 0U);
+    ASSERT_TRUE(world.all_said_goodbye());
+    for (const auto& [name, ok] : answers) {
+      ASSERT_EQ(ok, made[name] == size) << name;
+      ++(ok ? completed : failed);
+    }
+  }
+  EXPECT_GT(failed, 1'000U);
+  EXPECT_GT(completed, 1'000U);
+}
+
 // Sets that their members add, use and remove, each in its own time, while all ranks reduce.
 TEST(NegotiationSimulation, MembersAddUseAndRemoveTheirSetsWhileTheWorldGoesOn) {
   for (unsigned seed = 0; seed < 100; ++seed) {

@@ -89,6 +89,10 @@ class SimulatedWorld {
     at(0).negotiator->tune(parameters);
     work(0);
   }
+  void close(int rank) {
+    check(rank, at(rank).negotiator->close(now_));
+    work(rank);
+  }
   void leave(int rank) {
     check(rank, at(rank).negotiator->leave(now_));
     work(rank);

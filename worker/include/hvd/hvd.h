@@ -55,7 +55,8 @@ struct InitOptions {
 // the first call that needs the world, elastic::run say, waits for it.
 HVD_API void init(const InitOptions& options = {});
 
-// Says that this worker is done, waits for what is in flight and leaves the world. After it init()
+// Says that this worker is done, waits for what is in flight and leaves the world. Calls that
+// another rank has not made before its own shutdown() fail with a CollectiveError. After it init()
 // may be called again. At the normal end of a program that did not call it, it is called. Throws
 // InvalidArgumentError if a callback of hvd calls it.
 HVD_API void shutdown();
