@@ -206,7 +206,10 @@ int Executor::set_size(const Response& response) const {
 Failure Executor::run() {
   const Response& response = batch_->response;
   if (verdict_.known()) return verdict_.get();
-  if (!response.error.ok()) return response.error;
+  if (!response.error.ok()) {
+    if (!batch_->slots.empty() && hooks_.on_refused) hooks_.on_refused(response.error);
+    return response.error;
+  }
 
   if (batch_->entries.size() != response.tensors.size() && !is_onlooker(response)) {
     // The entries are all there unless a verdict has closed the queue.

@@ -47,6 +47,8 @@ class Executor {
     trace::Recorder* recorder = nullptr;           // records all batches
     // WorldSpec::on_set_changed
     std::function<void(int, const std::vector<int>*, bool)> on_set = {};
+    // The ranks do not agree on a call of this rank, or some do not make it.
+    std::function<void(const Status&)> on_refused = {};
   };
 
   Executor(TensorQueue& queue, Verdict& verdict, Hooks hooks)

@@ -81,10 +81,11 @@ class World::Impl {
         recorder_([this](const auto& visitor) { queue_.visit(visitor); },
                   [this] { control_.wake(); }),
         host_(spec_),
-        executor_(queue_, verdict_,
-                  {[this](const Status& why) { operation_broke(why); },
-                   [this] { control_.batch_ended(); }, [this] { control_.notify_caller(); },
-                   &recorder_, spec_.on_set_changed}),
+        executor_(
+            queue_, verdict_,
+            {[this](const Status& why) { operation_broke(why); },
+             [this] { control_.batch_ended(); }, [this] { control_.notify_caller(); }, &recorder_,
+             spec_.on_set_changed, [this](const Status& why) { note_refused(why); }}),
         tracing_(spec_, recorder_, [this] { control_.wake(); }),
         control_(spec_, initial_sets(), queue_, verdict_, executor_, recorder_, tracing_,
                  host_.own_cores(), [this] { return abort_operations(); }) {}
@@ -141,11 +142,13 @@ class World::Impl {
 
   Failure shutdown(TimePoint deadline) {
     if (left_) return {};
+    in_shutdown_ = true;
     control_.stop_caller_progress();
     queue_.refuse(
         Status(Code::failed_precondition, "this rank has called shutdown(): nothing can be added"));
     if (queue_.size() > 0) control_.close();
     const bool none_in_flight = queue_.wait_empty(deadline);
+    tell_of_refused();
     if (!none_in_flight) {
       return Status(Code::deadline_exceeded,
                     cat("calls of this rank have not ended: ", activity().in_flight));
@@ -201,6 +204,26 @@ class World::Impl {
     control_.fail(
         {why.with_context(cat("rank ", spec_.rank, " on ", self.worker)), spec_.rank, self.host});
   }
+  // Perhaps the program does not wait for what is in flight in shutdown().
+  void note_refused(const Status& why) {
+    if (!in_shutdown_) return;
+    const std::lock_guard lock(mutex_);
+    refused_.push_back(why.message());
+  }
+  void tell_of_refused() {
+    std::vector<std::string> calls;
+    {
+      const std::lock_guard lock(mutex_);
+      calls.swap(refused_);
+    }
+    if (calls.empty()) return;
+    constexpr std::size_t kMostNamed = 6;
+    const std::size_t named = std::min(calls.size(), kMostNamed);
+    const std::string more =
+        named == calls.size() ? "" : cat("\n  and ", calls.size() - named, " calls more");
+    calls.resize(named);
+    HVD_LOG(warning, "shutdown: " << join(calls, "\n  ") << more);
+  }
   // Returns the ranks whose data they waited for.
   std::vector<int> abort_operations() {
     const std::lock_guard lock(mutex_);
@@ -221,6 +244,8 @@ class World::Impl {
   std::shared_ptr<gpu::GpuWorld> gpu_;  // set once, under mutex_
   std::atomic<int> gpu_device_ = Device::kHost;
   bool left_ = false;
+  std::atomic<bool> in_shutdown_ = false;
+  std::vector<std::string> refused_;  // in shutdown(), and not told; under mutex_
   Executor executor_;
   trace::Tracing tracing_;
   ControlLoop control_;

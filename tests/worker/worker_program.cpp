@@ -187,6 +187,19 @@ int run(const std::string& scenario) {
     place();
     return 0;
   }
+  if (scenario == "own-call") {  // in flight during shutdown(), and no other rank makes it
+    sum_of_ranks();
+    std::vector<float> values{1};
+    const auto call = hvd::allreduce_async(values, {.name = "own " + std::to_string(hvd::rank())});
+    hvd::shutdown();
+    try {
+      call.wait();
+      return 1;
+    } catch (const hvd::CollectiveError& error) {
+      std::printf("%s\n", error.what());
+    }
+    return 0;
+  }
   if (scenario == "again") {  // worlds one after the other
     for (int round = 0; round < 3; ++round) {
       sum_of_ranks();

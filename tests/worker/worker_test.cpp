@@ -131,6 +131,23 @@ TEST_F(Workers, AreDoneWhenTheyReturnFromMainWithoutShutdown) {
   }
 }
 
+class WorkersInShutdown : public Workers, public ::testing::WithParamInterface<int> {};
+
+TEST_P(WorkersInShutdown, HearThatNoOtherRankMakesTheirCalls) {
+  start_all(GetParam(), "own-call");
+  const auto ended = wait_all();
+  for (std::size_t rank = 0; rank < ended.size(); ++rank) {
+    EXPECT_EQ(ended[rank].code, 0) << ended[rank].err;
+    const auto call = cat("allreduce \"own ", rank, "\" cannot complete: rank ");
+    EXPECT_EQ(ended[rank].out.find(call), 0U) << ended[rank].out;
+    EXPECT_NE(ended[rank].out.find("has already called shutdown()"), std::string::npos);
+    EXPECT_NE(ended[rank].err.find(cat("shutdown: ", call)), std::string::npos) << ended[rank].err;
+    EXPECT_EQ(told(rank), initialised_and_done);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, WorkersInShutdown, ::testing::Values(2, 3));
+
 TEST_F(Workers, CanLeaveAndJoinAHundredTimesWithoutLeaking) {
   start_all(2, "protocol");
   // An agent reads what its workers say.
