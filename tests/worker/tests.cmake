@@ -59,3 +59,17 @@ hvd_test(hvd_seam_test
   TIMEOUT 300)
 add_dependencies(hvd_seam_test hvdrun hvd-agent hvd_gradients_program hvd_c_api_program hvd_c_elastic_program
   hvd_framework_program hvd_worker_program)
+
+# hvd/torch.h, with its warnings as users see them. Whoever includes LibTorch compiles for long.
+if(TARGET hvd_libtorch AND TARGET libtorch_fashion)
+  add_executable(hvd_torch_program worker/torch_program.cpp)
+  hvd_compile_options(hvd_torch_program)
+  target_compile_options(hvd_torch_program PRIVATE -O0)
+  target_link_libraries(hvd_torch_program PRIVATE hvd hvd_libtorch)
+  hvd_test(hvd_torch_test
+    e2e/job_test.cpp
+    worker/torch_test.cpp
+    LABELS e2e
+    TIMEOUT 300)
+  add_dependencies(hvd_torch_test hvdrun hvd-agent hvd_torch_program libtorch_fashion)
+endif()
