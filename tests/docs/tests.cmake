@@ -7,7 +7,7 @@ if(NOT HVD_SANITIZE)
     LIBRARIES hvd_test_hosts
     LABELS packaging
     TIMEOUT 500
-    DEFINITIONS HVD_BUILD_DIR="${PROJECT_BINARY_DIR}")
+    DEFINITIONS HVD_BUILD_DIR="${PROJECT_BINARY_DIR}" $<$<TARGET_EXISTS:hvd_libtorch>:HVD_HAS_LIBTORCH>)
   add_dependencies(hvd_docs_test hvd hvd_static hvdrun hvd-agent hvd_manual)
   if(TARGET hvd_nccl)
     add_dependencies(hvd_docs_test hvd_nccl)
