@@ -1,5 +1,9 @@
 # LibTorch, for the tests of hvd/torch.h and an example; no library of hvd is linked with it. Found by its files: its own CMake
 # file asks for CUDA, protobuf and glog, too, and stops where one of them is missing.
+option(HVD_LIBTORCH "Build the tests of hvd/torch.h and an example, where LibTorch is" ON)
+if(NOT HVD_LIBTORCH)
+  return()  # clang-tidy 14 cannot read LibTorch 1.13 as C++20: clang finds std::vector of an incomplete type in it
+endif()
 find_path(HVD_LIBTORCH_INCLUDE_DIR torch/csrc/api/include/torch/torch.h)
 find_library(HVD_LIBTORCH_LIBRARY torch)
 find_library(HVD_LIBTORCH_CPU_LIBRARY torch_cpu)

@@ -39,7 +39,7 @@ class Walks : public ManyHostsTest {
     const auto walk = bed().head().start(
         {"bash", "-c", cat("set -eux\ncd ", clone().string(), "\n", commands_before, commands)},
         options);
-    const ExitStatus end = walk->wait(std::chrono::minutes(4));
+    const ExitStatus end = walk->wait(std::chrono::minutes(8));
     EXPECT_EQ(end.code, 0) << end.out << end.err;
     for (const auto& text : expected) {
       EXPECT_NE(end.out.find(text), std::string::npos) << text << " is not in\n" << end.out;

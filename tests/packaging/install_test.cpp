@@ -171,6 +171,8 @@ TEST_F(InstallTest, HvdNeedsNoFramework) {
 TEST_F(InstallTest, AnotherLayoutOfTheStandardLibraryIsRefused) {
   for (const std::string setting : {"_GLIBCXX_USE_CXX11_ABI=0", "_GLIBCXX_DEBUG"}) {
     for (const auto& entry : std::filesystem::directory_iterator(prefix() + "/include/hvd")) {
+      // These need LibTorch, and include others.
+      if (entry.path().filename().string().starts_with("torch")) continue;
       const std::string header = read_file(entry.path());
       const bool concerned = header.find("#include <string>") != std::string::npos ||
                              header.find("#include <vector>") != std::string::npos ||
