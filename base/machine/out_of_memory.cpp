@@ -91,8 +91,12 @@ std::map<std::string, MemoryEvents> memory_events(std::string_view membership,
   return found;
 }
 
+std::map<std::string, MemoryEvents> memory_events(std::string_view membership) {
+  return memory_events(membership, "/sys/fs/cgroup");
+}
+
 std::map<std::string, MemoryEvents> own_memory_events() {
-  return memory_events(read_proc_file("/proc/self/cgroup"), "/sys/fs/cgroup");
+  return memory_events(read_proc_file("/proc/self/cgroup"));
 }
 
 }  // namespace hvd

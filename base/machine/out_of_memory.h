@@ -22,6 +22,8 @@ struct MemoryEvents {
 // may be all of the machine.
 std::map<std::string, MemoryEvents> memory_events(std::string_view membership,
                                                   const std::filesystem::path& root);
+// On this system.
+std::map<std::string, MemoryEvents> memory_events(std::string_view membership);
 // Of this process.
 std::map<std::string, MemoryEvents> own_memory_events();
 

@@ -22,6 +22,7 @@
 #include "base/machine/life_lock.h"
 #include "base/machine/proc.h"
 #include "base/protocol/worker_link.h"
+#include "base/text.h"
 #include "cmd/hvd-agent/death_watch.h"
 #include "cmd/hvd-agent/orphan_timer.h"
 #include "cmd/hvd-agent/process_tree.h"
@@ -143,7 +144,10 @@ class ReaperProcess {
   void look_at_death() {
     next_look_at_death_ = kNever;
     if (exit_reported_ || launch_error_pipe_) return;
-    if (const auto status = failure_of_dying(worker_)) return report_exit(*status);
+    if (const auto status = failure_of_dying(worker_)) {
+      note_groups();
+      return report_exit(*status);
+    }
     const TimePoint now = Clock::now();
     if (now < look_at_death_until_) next_look_at_death_ = now + kLookAtDeathEvery;
   }
@@ -312,6 +316,7 @@ class ReaperProcess {
   // Waits for all children that have ended; false when no child is left.
   bool reap() {
     for (;;) {
+      if (!exit_reported_) note_groups_of_dead();
       int status = 0;
       const pid_t pid = ::waitpid(-1, &status, WNOHANG | __WALL);
       if (pid == 0) return true;
@@ -326,9 +331,20 @@ class ReaperProcess {
     }
   }
 
+  // When it has been waited for, the worker is in no control group any more.
+  void note_groups_of_dead() {
+    siginfo_t ended{};
+    const int result =
+        ::waitid(P_PID, static_cast<id_t>(worker_), &ended, WEXITED | WNOHANG | WNOWAIT | __WALL);
+    if (result == 0 && ended.si_pid == worker_) note_groups();
+  }
+  void note_groups() { groups_ = read_proc_file(cat("/proc/", worker_, "/cgroup")); }
+
   void report_exit(int status) {
     ReaperReport report;
     report.kind = ReaperReport::Kind::exited;
+    std::memcpy(report.message, groups_.data(),
+                std::min(groups_.size(), sizeof(report.message) - 1));
     report.pid = worker_;
     report.wait_status = status;
     exit_reported_ = true;
@@ -344,6 +360,7 @@ class ReaperProcess {
   LeaseTime timer_set_to_ = kNoLeaseEnd;
   UniqueFd launch_error_pipe_;  // open until the worker's program runs
   pid_t worker_ = -1;
+  std::string groups_;  // of the worker when it was dead
   std::optional<DeathWatch> death_watch_;
   TimePoint next_look_at_death_ = kNever;
   TimePoint look_at_death_until_{};

@@ -41,7 +41,8 @@ struct ReaperReport {
   enum class Kind : std::int32_t {
     launched,       // pid
     launch_failed,  // error_number, message; nothing follows
-    exited,         // pid, wait_status: the worker itself; others may still live
+    exited,         // pid, wait_status: the worker itself; others may still live. message: its
+                    // control groups, as /proc/PID/cgroup has them
     unkillable,     // pid: may not be killed, or does not die
   };
   Kind kind = Kind::launched;

@@ -30,14 +30,14 @@ Result<Pipe> make_output_pipe() {
 
 }  // namespace
 
-std::optional<std::uint64_t> OutOfMemoryKills::take() {
-  for (const auto& [group, now] : own_memory_events()) {
-    MemoryEvents& taken = taken_[group];
-    if (now.kills <= taken.kills) continue;
-    ++taken.kills;
-    return now.limit;
-  }
-  return std::nullopt;
+std::optional<std::uint64_t> OutOfMemoryKills::take(const std::string& membership) {
+  const auto found = memory_events(membership);
+  if (found.empty()) return std::nullopt;
+  const auto& [group, now] = *found.begin();  // those below it come later
+  MemoryEvents& taken = taken_[group];
+  if (now.kills <= taken.kills) return std::nullopt;
+  ++taken.kills;
+  return now.limit;
 }
 
 Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std::string name,
@@ -173,7 +173,7 @@ void Worker::on_report(const ReaperReport& report) {
     case ReaperReport::Kind::launch_failed:
       return launch_failed(report.error_number, report.message);
     case ReaperReport::Kind::exited:
-      return exited(report.wait_status);
+      return exited(report.wait_status, report.message);
     case ReaperReport::Kind::unkillable:
       has_unkillable_process_ = true;
       return problem(cat("left process ", report.pid, ", which ",
@@ -203,7 +203,12 @@ UniqueFd Worker::clear_place() {
   return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, reaper_pid_, 0)));
 }
 
-void Worker::exited(int wait_status) {
+// Its reaper was killed before it could tell more.
+void Worker::reaped_by_agent(int wait_status) {
+  exited(wait_status, read_proc_file("/proc/self/cgroup"));
+}
+
+void Worker::exited(int wait_status, const std::string& control_groups) {
   if (state_ != State::running) return;
   state_ = State::exited;
   channel_.receive();  // "done" counts if it was sent before the exit
@@ -218,7 +223,7 @@ void Worker::exited(int wait_status) {
     how.exit_code = WEXITSTATUS(wait_status);
   }
   if (how.signal_number == SIGKILL && !was_killed_by_agent_) {
-    const auto limit = context_.out_of_memory.take();
+    const auto limit = context_.out_of_memory.take(control_groups);
     how.out_of_memory = limit.has_value();
     how.memory_limit = limit.value_or(0);
   }

@@ -35,12 +35,15 @@
 
 namespace hvd::agent {
 
-// Kills for want of memory in the agent's own control group, which its workers share.
+// Kills for want of memory in the control groups of workers: the agent's own one, or those that
+// they have moved to.
 class OutOfMemoryKills {
  public:
-  // The limit of the control group in bytes (0: no limit), if there was another kill in it since
-  // the last take(). Each kill explains the end of one worker.
-  std::optional<std::uint64_t> take();
+  // `membership`: the worker's, as /proc/PID/cgroup had it when it was dead. The limit of the
+  // control group in bytes (0: no limit), if there was another kill in it since the last take().
+  // Each kill explains the end of one worker. A kill in another group explains none, though it may
+  // be below the agent's.
+  std::optional<std::uint64_t> take(const std::string& membership);
 
  private:
   std::map<std::string, MemoryEvents> taken_ = own_memory_events();
@@ -106,7 +109,7 @@ class Worker {
   }
 
   // The agent itself has reaped the worker, because its reaper was killed.
-  void reaped_by_agent(int wait_status) { exited(wait_status); }
+  void reaped_by_agent(int wait_status);
   // The reaper was waited for, so that the kernel may reuse its pid.
   void reaper_waited_for() { reaper_pid_ = 0; }
   // Sends what is in the pipes now, and waits for no further output.
@@ -133,7 +136,7 @@ class Worker {
   void on_reaper_events();
   void on_report(const ReaperReport& report);
   void launched(pid_t pid);
-  void exited(int wait_status);
+  void exited(int wait_status, const std::string& control_groups);
   void order(ReaperOrder::Kind kind, int signal_number = 0);
   void problem(std::string_view what);
   // It can, unless its program hangs.

@@ -243,6 +243,21 @@ TEST_F(FailureTest, AWorkerThatSomebodyKillsIsNotReportedAsOutOfMemory) {
   EXPECT_EQ(end.err.find("out of memory"), std::string::npos) << end.err;
 }
 
+TEST_F(FailureTest, AKillForWantOfMemoryInAnotherGroupExplainsNoWorkersEnd) {
+  const MemoryGroup group(std::uint64_t{64} << 20);
+  if (!group.usable()) GTEST_SKIP() << "no control groups with a limit of memory here";
+  Process& job = start({"-np", "2", binary("e2e_stays")});
+  const auto workers = wait_for_workers(job, "up", 2);
+  Process other({"sh", "-c",
+                 "echo $$ >\"$0\"/cgroup.procs && ulimit -v 1000000 && exec tail /dev/zero",
+                 group.path()});
+  ASSERT_EQ(other.wait().signal, SIGKILL);
+  ASSERT_EQ(kill_one(workers.at(1), SIGKILL), 0);
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 137);
+  EXPECT_EQ(end.err.find("out of memory"), std::string::npos) << end.err;
+}
+
 TEST_F(FailureTest, AMissingSharedLibraryIsReportedWithWhatToDo) {
   directory_file("library.c", "int there(void) { return 0; }\n");
   directory_file("program.c", "int there(void);\nint main(void) { return there(); }\n");
