@@ -1,6 +1,7 @@
 #include "runtime/control/controller.h"
 
 #include <algorithm>
+#include <chrono>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -20,6 +21,8 @@ std::shared_ptr<const ControlTree> tree_of(const WorldSpec& spec) {
   }
   return std::make_shared<const ControlTree>(std::move(hosts), std::move(workers));
 }
+
+constexpr std::chrono::seconds kTimeToTell{2};
 
 // Freezes the parameters that cannot matter in this world, or whose timing-dependent changes would
 // break determinism.
@@ -67,7 +70,9 @@ Status Controller::open() {
 }
 
 void Controller::connect(const std::vector<std::string>& addresses, TimePoint deadline) {
-  forming_until_ = deadline;
+  // A rank that cannot reach its parent says so at the deadline, with the address that it tried.
+  // Those that wait for it know less, and are not to be the first to fail.
+  forming_until_ = deadline == kNever ? kNever : deadline + kTimeToTell;
   if (!links_.has_parent()) return;
   const int parent = links_.parent();
   const Status joined = links_.join_parent(addresses[static_cast<std::size_t>(parent)], deadline);
