@@ -195,21 +195,22 @@ Status Negotiator::from_parent(ResponseList message, TimePoint now) {
 }
 
 WireResponse Negotiator::wire_response_of(const Response& response) const {
+  const bool caching = may_cache_ && !(told_to_forward_ && cache_.is_full_for(response.tensors));
   WireResponse wire{
       response.kind,    response.process_set, {}, response.joined,       response.last_joined,
       response.new_set, response.error,       {}, response.hierarchical, response.link_speed,
-      caching_};
+      caching};
   wire.tensors.reserve(response.tensors.size());
 
   for (const auto& tensor : response.tensors) {
-    if (caching_ && cache_.has(*tensor)) {
+    if (caching && cache_.has(*tensor)) {
       wire.tensors.push_back({tensor->cache_id, nullptr});
       continue;
     }
     CacheId id = 0;
     const auto key = view_of(tensor->request);
     const auto cached = cache_.get(key, &id);
-    if (caching_ && cached != nullptr &&
+    if (caching && cached != nullptr &&
         says_the_same(*cached, *tensor, response.joined, sets_.members(key.process_set))) {
       wire.tensors.push_back({id, nullptr});
     } else {
@@ -350,7 +351,7 @@ Status Negotiator::ask_again(const std::vector<EvictedTensor>& evicted, const In
 
 void Negotiator::tune(const Parameters& parameters) {
   coordinator_->tune(parameters);
-  caching_ = parameters.cache && !told_to_forward_;
+  may_cache_ = parameters.cache;
 }
 
 Negotiator::Output Negotiator::work(TimePoint now, int under_way) {
@@ -361,7 +362,6 @@ Negotiator::Output Negotiator::work(TimePoint now, int under_way) {
 
   if (coordinator_->any_in_shutdown() && !told_to_forward_) {
     told_to_forward_ = output_.down.forward_immediately = true;
-    caching_ = false;
   }
 
   while (auto response = coordinator_->next(now, under_way)) {

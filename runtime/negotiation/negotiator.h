@@ -117,6 +117,7 @@ class Negotiator {
   RankSet left_;
   bool told_to_forward_ = false;
   bool closes_when_told_ = false;  // to forward immediately
+  bool may_cache_ = true;          // at the root, which says so with each response
   bool caching_ = true;            // of the last response
   std::uint64_t applied_ = 0;      // responses, the same on all ranks
   Output output_;

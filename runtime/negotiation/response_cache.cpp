@@ -57,6 +57,16 @@ void ResponseCache::used(CacheId id) {
   if (found != entries_.end()) by_use_.splice(by_use_.end(), by_use_, found->second.place);
 }
 
+bool ResponseCache::is_full_for(const std::vector<SharedTensor>& tensors) const {
+  std::size_t size = entries_.size();
+  for (const auto& tensor : tensors) {
+    if (!keeps(tensor->request.kind) || has(*tensor)) continue;
+    if (by_key_.find(view_of(tensor->request)) != by_key_.end()) return true;
+    ++size;
+  }
+  return size > capacity_;
+}
+
 void ResponseCache::agreed(const SharedTensor& tensor, std::vector<EvictedTensor>& evicted) {
   if (capacity_ == 0 || !keeps(tensor->request.kind)) return;
   auto key = key_of(tensor->request);

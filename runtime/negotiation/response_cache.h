@@ -100,6 +100,9 @@ class ResponseCache {
   CacheId next_id() const { return next_id_; }
   std::size_t size() const { return entries_.size(); }
 
+  // Whether agreed() of these would evict something.
+  bool is_full_for(const std::vector<SharedTensor>& tensors) const;
+
   // The effects of responses. Evicted entries are appended to `evicted`.
   void used(CacheId id);
   void agreed(const SharedTensor& tensor, std::vector<EvictedTensor>& evicted);

@@ -2,6 +2,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <set>
+#include <string_view>
 
 #include "base/text.h"
 #include "tests/support/process.h"
@@ -127,11 +128,11 @@ TEST_F(InstallTest, AnAgentThatCannotBeExecutedIsNotSaidToBeMissing) {
 
 TEST_F(InstallTest, EachHeaderCompilesByItself) {
   // Those of torch.h need LibTorch, with which each takes long: it includes the others.
-  const std::string libtorch = HVD_LIBTORCH_INCLUDE_DIR;
+  constexpr std::string_view kLibTorch = HVD_LIBTORCH_INCLUDE_DIR;  // or none
   int headers = 0;
   for (const auto& entry : std::filesystem::directory_iterator(prefix() + "/include/hvd")) {
     const std::string name = entry.path().filename();
-    if (name.starts_with("torch") && (libtorch.empty() || name != "torch.h")) continue;
+    if (name.starts_with("torch") && (kLibTorch == "none" || name != "torch.h")) continue;
     std::vector<std::string> command{HVD_CXX,
                                      "-std=c++20",
                                      "-fsyntax-only",
@@ -148,7 +149,7 @@ TEST_F(InstallTest, EachHeaderCompilesByItself) {
                                      "c++",
                                      "/dev/null"};
     if (name == "torch.h") {
-      command.insert(command.end(), {"-isystem", libtorch + "/torch/csrc/api/include"});
+      command.insert(command.end(), {"-isystem", cat(kLibTorch, "/torch/csrc/api/include")});
     }
     expect_success(command);
     ++headers;

@@ -15,7 +15,7 @@ hvd_test(hvd_packaging_test ${packaging}/install_test.cpp
   LABELS packaging
   TIMEOUT 400
   DEFINITIONS HVD_CMAKE="${CMAKE_COMMAND}" HVD_GENERATOR="${CMAKE_GENERATOR}" HVD_BUILD_DIR="${PROJECT_BINARY_DIR}" HVD_C="${CMAKE_C_COMPILER}" HVD_CXX="${CMAKE_CXX_COMPILER}"
-    HVD_CXX_FLAGS="${consumer_flags}" HVD_LIBTORCH_INCLUDE_DIR="$<$<TARGET_EXISTS:hvd_libtorch>:${HVD_LIBTORCH_INCLUDE_DIR}>" HVD_INSTALL_LIBDIR="${CMAKE_INSTALL_LIBDIR}"
+    HVD_CXX_FLAGS="${consumer_flags}" HVD_LIBTORCH_INCLUDE_DIR="$<IF:$<TARGET_EXISTS:hvd_libtorch>,${HVD_LIBTORCH_INCLUDE_DIR},none>" HVD_INSTALL_LIBDIR="${CMAKE_INSTALL_LIBDIR}"
     HVD_PROJECT_VERSION="${PROJECT_VERSION}")
 add_dependencies(hvd_packaging_test hvd hvd_static hvdrun hvd-agent hvd_manual)
 if(TARGET hvd_nccl)
