@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/machine/cgroup.h"
 #include "base/machine/life_lock.h"
 #include "base/machine/proc.h"
 #include "base/protocol/worker_link.h"
@@ -145,7 +146,7 @@ class ReaperProcess {
     next_look_at_death_ = kNever;
     if (exit_reported_ || launch_error_pipe_) return;
     if (const auto status = failure_of_dying(worker_)) {
-      note_groups();
+      note_groups_of_dead();
       return report_exit(*status);
     }
     const TimePoint now = Clock::now();
@@ -219,6 +220,7 @@ class ReaperProcess {
       ::waitpid(worker_, nullptr, 0);
       return;
     }
+    groups_ = groups_now();
     ReaperReport report;
     report.kind = ReaperReport::Kind::launched;
     report.pid = worker_;
@@ -316,7 +318,7 @@ class ReaperProcess {
   // Waits for all children that have ended; false when no child is left.
   bool reap() {
     for (;;) {
-      if (!exit_reported_) note_groups_of_dead();
+      if (!exit_reported_ && is_dead_worker_there()) note_groups_of_dead();
       int status = 0;
       const pid_t pid = ::waitpid(-1, &status, WNOHANG | __WALL);
       if (pid == 0) return true;
@@ -331,14 +333,22 @@ class ReaperProcess {
     }
   }
 
-  // When it has been waited for, the worker is in no control group any more.
+  std::string groups_now() const { return read_proc_file(cat("/proc/", worker_, "/cgroup")); }
+  // When it has been waited for, the worker is in no control group any more. Groups of version 1
+  // show a dead process in their root: there it counts where the worker was when it began.
   void note_groups_of_dead() {
-    siginfo_t ended{};
-    const int result =
-        ::waitid(P_PID, static_cast<id_t>(worker_), &ended, WEXITED | WNOHANG | WNOWAIT | __WALL);
-    if (result == 0 && ended.si_pid == worker_) note_groups();
+    const std::string now = groups_now();
+    const auto memberships = read_memberships(now);
+    const bool is_version_1 = std::any_of(memberships.begin(), memberships.end(),
+                                          [](const auto& one) { return one.has("memory"); });
+    if (!is_version_1 && !now.empty()) groups_ = now;
   }
-  void note_groups() { groups_ = read_proc_file(cat("/proc/", worker_, "/cgroup")); }
+  bool is_dead_worker_there() const {
+    siginfo_t ended{};
+    return ::waitid(P_PID, static_cast<id_t>(worker_), &ended,
+                    WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 &&
+           ended.si_pid == worker_;
+  }
 
   void report_exit(int status) {
     ReaperReport report;
@@ -360,7 +370,7 @@ class ReaperProcess {
   LeaseTime timer_set_to_ = kNoLeaseEnd;
   UniqueFd launch_error_pipe_;  // open until the worker's program runs
   pid_t worker_ = -1;
-  std::string groups_;  // of the worker when it was dead
+  std::string groups_;  // control groups of the worker
   std::optional<DeathWatch> death_watch_;
   TimePoint next_look_at_death_ = kNever;
   TimePoint look_at_death_until_{};
