@@ -90,6 +90,21 @@ class ReduceArguments(NamedTuple):
     compression: Any = 0
 
 
+def reduce_arguments(
+    average: bool | None,
+    name: str | None,
+    op: int | None,
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: ProcessSet,
+    compression: Any = 0,
+) -> ReduceArguments:
+    """Checks what a call was given. Raises ValueError: ``op`` and ``average``, or no such op."""
+    return ReduceArguments(
+        name, choose_op(op, average), prescale_factor, postscale_factor, process_set, compression
+    )
+
+
 class Collectives(Generic[T]):
     """The calls on the tensors of an adapter.
 
@@ -149,14 +164,23 @@ class Collectives(Generic[T]):
         )
 
     def _start_in_place(
-        self, kind: Kind, given: Sequence[Any], *, grouped: bool = False, **options: Any
+        self,
+        kind: Kind,
+        given: Sequence[Any],
+        *,
+        grouped: bool = False,
+        on_host: bool = False,
+        **options: Any,
     ) -> Handle[Any]:
+        adapter = self._adapter
         kept = list(given)
-        tensors = [self._adapter.change(one) for one in kept]
+        tensors = [adapter.change(one) for one in kept]
+        if on_host:
+            tensors = [adapter.on_host(one) for one in tensors]
 
         def finish(done: _core.Work) -> list[Any]:
             del done
-            self._adapter.changed(kept, tensors)
+            adapter.changed(kept, tensors)
             return kept
 
         return self.start(kind, tensors, None, finish, grouped=grouped, **options)
@@ -204,30 +228,6 @@ class Collectives(Generic[T]):
             Kind.REDUCESCATTER, given, grouped=grouped, **self._options(call)
         )
 
-    def start_allgather(
-        self, given: Sequence[Any], name: str | None, process_set: ProcessSet, *, grouped: bool
-    ) -> Handle[Any]:
-        """Starts ``allgather()``, or ``grouped_allgather()``."""
-        return self._start_to_results(
-            Kind.ALLGATHER, given, grouped=grouped, name=name, process_set=process_set
-        )
-
-    def start_broadcast(
-        self, given: Any, root_rank: int, name: str | None, process_set: ProcessSet
-    ) -> Handle[T]:
-        """Starts ``broadcast()``."""
-        return self._start_to_new(
-            Kind.BROADCAST, [given], name=name, root=root_rank, process_set=process_set
-        )
-
-    def start_broadcast_in_place(
-        self, given: Any, root_rank: int, name: str | None, process_set: ProcessSet
-    ) -> Handle[Any]:
-        """Starts ``broadcast_()``."""
-        return self._start_in_place(
-            Kind.BROADCAST, [given], name=name, root=root_rank, process_set=process_set
-        )
-
     def start_alltoall(
         self,
         given: Any,
@@ -257,40 +257,6 @@ class Collectives(Generic[T]):
             name=name,
             splits=None if splits is None else adapter.rows_of(splits),
             process_set=process_set,
-        )
-
-    def start_send(self, given: Any, dst: int, name: str | None) -> Handle[None]:
-        """Starts ``send()``."""
-        tensor = self._adapter.on_host(self._adapter.read(given))
-        return self.start(
-            Kind.SEND,
-            [tensor],
-            None,
-            lambda done: [None],
-            grouped=False,
-            name=name,
-            root=dst,
-            process_set=global_process_set,
-        )
-
-    def start_recv(self, given: Any, src: int, name: str | None) -> Handle[Any]:
-        """Starts ``recv()``."""
-        tensor = self._adapter.on_host(self._adapter.change(given))
-
-        def finish(done: _core.Work) -> list[Any]:
-            del done
-            self._adapter.changed([given], [tensor])
-            return [given]
-
-        return self.start(
-            Kind.RECV,
-            [tensor],
-            None,
-            finish,
-            grouped=False,
-            name=name,
-            root=src,
-            process_set=global_process_set,
         )
 
     # --- allreduce ---
@@ -325,10 +291,9 @@ class Collectives(Generic[T]):
             DisagreementError: those of the ranks do not fit together.
             HorovodInternalError: a member is gone.
         """
-        call = _reduce_arguments(
-            average, name, op, prescale_factor, postscale_factor, process_set, compression
-        )
-        return self.start_allreduce([tensor], call, grouped=False).wait()
+        return self.allreduce_async(
+            tensor, average, name, op, prescale_factor, postscale_factor, process_set, compression
+        ).wait()
 
     def allreduce_async(
         self,
@@ -342,7 +307,7 @@ class Collectives(Generic[T]):
         compression: Any = 0,
     ) -> Handle[T]:
         """Starts ``allreduce()``. Not differentiable."""
-        call = _reduce_arguments(
+        call = reduce_arguments(
             average, name, op, prescale_factor, postscale_factor, process_set, compression
         )
         return self.going_on([tensor], self.start_allreduce([tensor], call, grouped=False))
@@ -359,10 +324,9 @@ class Collectives(Generic[T]):
         compression: Any = 0,
     ) -> Any:
         """``allreduce()`` in place. Gives the same tensor."""
-        call = _reduce_arguments(
-            average, name, op, prescale_factor, postscale_factor, process_set, compression
-        )
-        return self.start_allreduce_in_place([tensor], call, grouped=False).wait()
+        return self.allreduce_async_(
+            tensor, average, name, op, prescale_factor, postscale_factor, process_set, compression
+        ).wait()
 
     def allreduce_async_(
         self,
@@ -376,7 +340,7 @@ class Collectives(Generic[T]):
         compression: Any = 0,
     ) -> Handle[Any]:
         """Starts ``allreduce_()``."""
-        call = _reduce_arguments(
+        call = reduce_arguments(
             average, name, op, prescale_factor, postscale_factor, process_set, compression
         )
         started = self.start_allreduce_in_place([tensor], call, grouped=False)
@@ -394,10 +358,9 @@ class Collectives(Generic[T]):
         compression: Any = 0,
     ) -> list[T]:
         """``allreduce()`` of several tensors, which are reduced together, when all are there."""
-        call = _reduce_arguments(
-            average, name, op, prescale_factor, postscale_factor, process_set, compression
-        )
-        return self.start_allreduce(tensors, call, grouped=True).wait()
+        return self.grouped_allreduce_async(
+            tensors, average, name, op, prescale_factor, postscale_factor, process_set, compression
+        ).wait()
 
     def grouped_allreduce_async(
         self,
@@ -411,7 +374,7 @@ class Collectives(Generic[T]):
         compression: Any = 0,
     ) -> Handle[list[T]]:
         """Starts ``grouped_allreduce()``. Not differentiable."""
-        call = _reduce_arguments(
+        call = reduce_arguments(
             average, name, op, prescale_factor, postscale_factor, process_set, compression
         )
         return self.going_on(tensors, self.start_allreduce(tensors, call, grouped=True))
@@ -428,10 +391,9 @@ class Collectives(Generic[T]):
         compression: Any = 0,
     ) -> list[Any]:
         """``grouped_allreduce()`` in place."""
-        call = _reduce_arguments(
-            average, name, op, prescale_factor, postscale_factor, process_set, compression
-        )
-        return self.start_allreduce_in_place(tensors, call, grouped=True).wait()
+        return self.grouped_allreduce_async_(
+            tensors, average, name, op, prescale_factor, postscale_factor, process_set, compression
+        ).wait()
 
     def grouped_allreduce_async_(
         self,
@@ -445,7 +407,7 @@ class Collectives(Generic[T]):
         compression: Any = 0,
     ) -> Handle[list[Any]]:
         """Starts ``grouped_allreduce_()``."""
-        call = _reduce_arguments(
+        call = reduce_arguments(
             average, name, op, prescale_factor, postscale_factor, process_set, compression
         )
         return self.going_on(tensors, self.start_allreduce_in_place(tensors, call, grouped=True))
@@ -462,7 +424,7 @@ class Collectives(Generic[T]):
 
         The first dimension may differ from rank to rank; the others may not.
         """
-        return self.start_allgather([tensor], name, process_set, grouped=False).wait()
+        return self.allgather_async(tensor, name, process_set).wait()
 
     def allgather_async(
         self,
@@ -471,7 +433,9 @@ class Collectives(Generic[T]):
         process_set: ProcessSet = global_process_set,
     ) -> Handle[T]:
         """Starts ``allgather()``. Not differentiable."""
-        started = self.start_allgather([tensor], name, process_set, grouped=False)
+        started = self._start_to_results(
+            Kind.ALLGATHER, [tensor], name=name, process_set=process_set
+        )
         return self.going_on([tensor], started)
 
     def grouped_allgather(
@@ -481,7 +445,7 @@ class Collectives(Generic[T]):
         process_set: ProcessSet = global_process_set,
     ) -> list[T]:
         """``allgather()`` of several tensors together."""
-        return self.start_allgather(tensors, name, process_set, grouped=True).wait()
+        return self.grouped_allgather_async(tensors, name, process_set).wait()
 
     def grouped_allgather_async(
         self,
@@ -490,7 +454,9 @@ class Collectives(Generic[T]):
         process_set: ProcessSet = global_process_set,
     ) -> Handle[list[T]]:
         """Starts ``grouped_allgather()``. Not differentiable."""
-        started = self.start_allgather(tensors, name, process_set, grouped=True)
+        started = self._start_to_results(
+            Kind.ALLGATHER, tensors, grouped=True, name=name, process_set=process_set
+        )
         return self.going_on(tensors, started)
 
     # --- broadcast ---
@@ -508,7 +474,7 @@ class Collectives(Generic[T]):
             tensor: of the same shape and type on all ranks.
             root_rank: a rank of the world, also with a process set.
         """
-        return self.start_broadcast(tensor, root_rank, name, process_set).wait()
+        return self.broadcast_async(tensor, root_rank, name, process_set).wait()
 
     def broadcast_async(
         self,
@@ -518,7 +484,9 @@ class Collectives(Generic[T]):
         process_set: ProcessSet = global_process_set,
     ) -> Handle[T]:
         """Starts ``broadcast()``. Not differentiable."""
-        started = self.start_broadcast(tensor, root_rank, name, process_set)
+        started = self._start_to_new(
+            Kind.BROADCAST, [tensor], name=name, root=root_rank, process_set=process_set
+        )
         return self.going_on([tensor], started)
 
     def broadcast_(
@@ -529,7 +497,7 @@ class Collectives(Generic[T]):
         process_set: ProcessSet = global_process_set,
     ) -> Any:
         """``broadcast()`` in place."""
-        return self.start_broadcast_in_place(tensor, root_rank, name, process_set).wait()
+        return self.broadcast_async_(tensor, root_rank, name, process_set).wait()
 
     def broadcast_async_(
         self,
@@ -539,7 +507,9 @@ class Collectives(Generic[T]):
         process_set: ProcessSet = global_process_set,
     ) -> Handle[Any]:
         """Starts ``broadcast_()``."""
-        started = self.start_broadcast_in_place(tensor, root_rank, name, process_set)
+        started = self._start_in_place(
+            Kind.BROADCAST, [tensor], name=name, root=root_rank, process_set=process_set
+        )
         return self.going_on([tensor], started)
 
     # --- alltoall ---
@@ -564,8 +534,7 @@ class Collectives(Generic[T]):
         Raises:
             InvalidArgumentError: the splits do not fit the tensor or the ranks.
         """
-        with_rows = splits is not None
-        return self.start_alltoall(tensor, splits, name, process_set, with_rows=with_rows).wait()
+        return self.alltoall_async(tensor, splits, name, process_set).wait()
 
     def alltoall_async(
         self,
@@ -596,10 +565,9 @@ class Collectives(Generic[T]):
         If the rows cannot be shared out evenly, the first ranks have one more. Ranks that have
         called ``join()`` count here, too: the rows that would be theirs are lost.
         """
-        call = _reduce_arguments(
-            None, name, op, prescale_factor, postscale_factor, process_set, compression
-        )
-        return self.start_reducescatter([tensor], call, grouped=False).wait()
+        return self.reducescatter_async(
+            tensor, op, name, prescale_factor, postscale_factor, process_set, compression
+        ).wait()
 
     def reducescatter_async(
         self,
@@ -612,7 +580,7 @@ class Collectives(Generic[T]):
         compression: Any = 0,
     ) -> Handle[T]:
         """Starts ``reducescatter()``. Not differentiable."""
-        call = _reduce_arguments(
+        call = reduce_arguments(
             None, name, op, prescale_factor, postscale_factor, process_set, compression
         )
         return self.going_on([tensor], self.start_reducescatter([tensor], call, grouped=False))
@@ -628,10 +596,9 @@ class Collectives(Generic[T]):
         compression: Any = 0,
     ) -> list[T]:
         """``reducescatter()`` of several tensors together."""
-        call = _reduce_arguments(
-            None, name, op, prescale_factor, postscale_factor, process_set, compression
-        )
-        return self.start_reducescatter(tensors, call, grouped=True).wait()
+        return self.grouped_reducescatter_async(
+            tensors, op, name, prescale_factor, postscale_factor, process_set, compression
+        ).wait()
 
     def grouped_reducescatter_async(
         self,
@@ -644,7 +611,7 @@ class Collectives(Generic[T]):
         compression: Any = 0,
     ) -> Handle[list[T]]:
         """Starts ``grouped_reducescatter()``. Not differentiable."""
-        call = _reduce_arguments(
+        call = reduce_arguments(
             None, name, op, prescale_factor, postscale_factor, process_set, compression
         )
         return self.going_on(tensors, self.start_reducescatter(tensors, call, grouped=True))
@@ -660,35 +627,35 @@ class Collectives(Generic[T]):
             dst: a rank of the world.
             name: the same at both ends; None: the order of the two ranks' calls counts.
         """
-        self.start_send(tensor, dst, name).wait()
+        self.send_async(tensor, dst, name).wait()
 
     def send_async(self, tensor: Any, dst: int, name: str | None = None) -> Handle[None]:
         """Starts ``send()``."""
-        return self.going_on([tensor], self.start_send(tensor, dst, name))
+        sent = self._adapter.on_host(self._adapter.read(tensor))
+        started = self.start(
+            Kind.SEND,
+            [sent],
+            None,
+            lambda done: [None],
+            grouped=False,
+            name=name,
+            root=dst,
+            process_set=global_process_set,
+        )
+        return self.going_on([tensor], started)
 
     def recv(self, tensor: Any, src: int, name: str | None = None) -> Any:
         """Fills ``tensor`` with what rank ``src`` sends, and gives it."""
-        return self.start_recv(tensor, src, name).wait()
+        return self.recv_async(tensor, src, name).wait()
 
     def recv_async(self, tensor: Any, src: int, name: str | None = None) -> Handle[Any]:
         """Starts ``recv()``."""
-        return self.going_on([tensor], self.start_recv(tensor, src, name))
+        started = self._start_in_place(
+            Kind.RECV, [tensor], on_host=True, name=name, root=src, process_set=global_process_set
+        )
+        return self.going_on([tensor], started)
 
     def going_on(self, given: Sequence[Any], started: Handle[Any]) -> Handle[Any]:
         """Gives the handle of what was started to a program, which goes on."""
         self._adapter.goes_on(given)
         return started
-
-
-def _reduce_arguments(
-    average: bool | None,
-    name: str | None,
-    op: int | None,
-    prescale_factor: float,
-    postscale_factor: float,
-    process_set: ProcessSet,
-    compression: Any,
-) -> ReduceArguments:
-    return ReduceArguments(
-        name, choose_op(op, average), prescale_factor, postscale_factor, process_set, compression
-    )

@@ -12,8 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hvd._collectives import Collectives, ReduceArguments
-from hvd._work import choose_op
+from hvd._collectives import Collectives, ReduceArguments, reduce_arguments
 from hvd.arrays import _Arrays
 from hvd.basics import ProcessSet, global_process_set
 
@@ -99,8 +98,8 @@ def allreduce(
         HorovodInternalError: a member is gone. In traced functions JAX makes another exception of
             these, which ``hvd.jax.elastic.run`` knows.
     """
-    call = ReduceArguments(
-        name, choose_op(op, average), prescale_factor, postscale_factor, process_set, compression
+    call = reduce_arguments(
+        average, name, op, prescale_factor, postscale_factor, process_set, compression
     )
     return reduce_tree(tensor, call)
 

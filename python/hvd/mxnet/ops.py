@@ -20,7 +20,7 @@ _COPIED = ("bool", "int8")  # types that MXNet takes from NumPy only by a copy
 
 
 def _memory_of(array: mx.nd.NDArray) -> np.ndarray[Any, Any]:
-    """Shows the memory of an array, without a copy."""
+    """Shows the memory of an array, without a copy, and keeps the array."""
     if array.context.device_type != "cpu":
         raise ValueError(f"hvd.mxnet takes arrays on CPUs, and this one is on {array.context}")
     address = ctypes.c_void_p()
@@ -28,7 +28,8 @@ def _memory_of(array: mx.nd.NDArray) -> np.ndarray[Any, Any]:
     dtype = np.dtype(array.dtype)
     if not address.value:
         return np.empty(array.shape, dtype)
-    raw = (ctypes.c_char * (array.size * dtype.itemsize)).from_address(address.value)
+    raw: Any = (ctypes.c_char * (array.size * dtype.itemsize)).from_address(address.value)
+    raw.owner = array
     return np.frombuffer(raw, dtype).reshape(array.shape)
 
 
@@ -41,7 +42,7 @@ class _NdArrays(_Arrays):
         if given.stype != "default":
             raise ValueError(f"a dense NDArray is needed, not one of type {given.stype}")
         given.wait_to_read()
-        return _KeptArray.of(_memory_of(given), given)
+        return _memory_of(given)
 
     def change(self, given: Any) -> np.ndarray[Any, Any]:
         array = self.read(given)
@@ -53,18 +54,6 @@ class _NdArrays(_Arrays):
         if array.size == 0 or array.dtype.name in _COPIED:
             return mx.nd.array(array, dtype=array.dtype)
         return mx.nd.from_numpy(array)
-
-
-class _KeptArray(np.ndarray[Any, Any]):
-    """An array that keeps the NDArray whose memory it shows."""
-
-    _owner: Any
-
-    @classmethod
-    def of(cls, memory: np.ndarray[Any, Any], owner: Any) -> _KeptArray:
-        kept = memory.view(cls)
-        kept._owner = owner
-        return kept
 
 
 collectives: Collectives[Any] = Collectives(_NdArrays())

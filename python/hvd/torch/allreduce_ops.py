@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from hvd import _core
-from hvd._collectives import ReduceArguments
-from hvd._work import Handle, Kind, choose_op
+from hvd._collectives import reduce_arguments
+from hvd._work import Handle, Kind
 from hvd.basics import ProcessSet, global_process_set
 
 from .adapter import collectives
@@ -56,9 +56,7 @@ def allreduce(
 
     The gradient of a sum or an average is reduced in the same way.
     """
-    call = ReduceArguments(
-        name, choose_op(op, average), prescale_factor, postscale_factor, process_set
-    )
+    call = reduce_arguments(average, name, op, prescale_factor, postscale_factor, process_set)
     if built_in_of(compression) is not None:
         return _Allreduce.apply(call._replace(compression=compression), False, tensor)
     small, context = compression.compress(tensor)
@@ -76,9 +74,7 @@ def grouped_allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
     """``allreduce()`` of several tensors, which are reduced together, when all are there."""
-    call = ReduceArguments(
-        name, choose_op(op, average), prescale_factor, postscale_factor, process_set
-    )
+    call = reduce_arguments(average, name, op, prescale_factor, postscale_factor, process_set)
     pairs = [compression.compress(tensor) for tensor in tensors]
     reduced = _Allreduce.apply(call, True, *(small for small, _ in pairs))
     return [compression.decompress(one, context) for one, (_, context) in zip(reduced, pairs)]

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from hvd._collectives import ReduceArguments
-from hvd._work import Average, Handle, Sum, choose_op
+from hvd._collectives import reduce_arguments
+from hvd._work import Average, Handle, Sum
 from hvd.basics import ProcessSet, global_process_set
 
 from .adapter import collectives, collectives_of_programs
@@ -256,9 +256,7 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
     """``reducescatter()`` of several tensors together."""
-    call = ReduceArguments(
-        name, choose_op(op, None), prescale_factor, postscale_factor, process_set
-    )
+    call = reduce_arguments(None, name, op, prescale_factor, postscale_factor, process_set)
     pairs = [compression.compress(tensor) for tensor in tensors]
     reduced = _Reducescatter.apply(call, *(small for small, _ in pairs))
     return [compression.decompress(one, context) for one, (_, context) in zip(reduced, pairs)]
