@@ -6,10 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from whole_jobs import ROOT, program_of
 
 import hvd
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def commands_of(page):
@@ -58,10 +57,8 @@ def test_the_page_leads_from_the_wheel_to_an_elastic_job(tmp_path):
 
 @pytest.mark.parametrize("page", ["README.md", "docs/elastic.md"])
 def test_the_first_program_of_the_page_runs_as_it_stands(page, tmp_path):
-    with open(os.path.join(ROOT, page), encoding="utf-8") as text:
-        program = text.read().split("```python\n", 1)[1].split("```\n", 1)[0]
     file = tmp_path / "program.py"
-    file.write_text(program + '\nif hvd.rank() == 0:\n    print("ended at", state.step)\n')
+    file.write_text(program_of(page) + '\nif hvd.rank() == 0:\n    print("ended at", state.step)\n')
     job = subprocess.run(
         [hvd.launch.hvdrun_path(), "-np", "2", "--min-np", "2", sys.executable, str(file)],
         cwd=tmp_path,

@@ -1,15 +1,9 @@
 # A job of JAX whose workers are killed in the middle of compiled steps, until it ends: its weights
 # have the bits of the job that nobody disturbed. One process that starts hvdrun.
-import os
-import subprocess
-import sys
-
 import pytest
-
-import hvd
+from whole_jobs import output_of, program_of, weights_of
 
 pytest.importorskip("jax")
-LIMIT = 280
 PROGRAM = """
 import os, signal, sys
 import jax, jax.numpy as jnp, numpy as np
@@ -67,38 +61,13 @@ if hvd.rank() == 0:
 """
 
 
-def run_job(tmp_path, text, *arguments):
-    program = tmp_path / "train.py"
-    program.write_text(text)
-    flags = "-np 2 --min-np 2 --restarts 9 --tag-output none"
-    command = [hvd.launch.hvdrun_path(), *flags.split(), sys.executable, str(program)]
-    job = subprocess.run(
-        [*command, *(str(one) for one in arguments)],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        env={**os.environ, "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"},
-        check=False,
-    )
-    assert job.returncode == 0, job.stdout + job.stderr
-    return job.stdout
-
-
-def weights(tmp_path, *arguments):
-    bits, generation = run_job(tmp_path, PROGRAM, *arguments).split()
-    return bits, int(generation)
-
-
 def test_killed_workers_change_no_bit(tmp_path):
-    undisturbed, generation = weights(tmp_path, 60)
+    undisturbed, generation = weights_of(PROGRAM, tmp_path, 60)
     assert generation == 1
-    killed, generation = weights(tmp_path, 60, 10, 25, 40)
+    killed, generation = weights_of(PROGRAM, tmp_path, 60, 10, 25, 40)
     assert generation >= 4
     assert killed == undisturbed
 
 
 def test_the_program_of_the_page_runs_as_it_stands(tmp_path):
-    docs = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs")
-    with open(os.path.join(docs, "jax.md"), encoding="utf-8") as page:
-        program = page.read().split("```python\n")[1].split("```")[0]
-    assert run_job(tmp_path, program) == "[1.0, 2.0, 3.0] 4.0\n"
+    assert output_of(program_of("docs/jax.md"), tmp_path) == "[1.0, 2.0, 3.0] 4.0\n"

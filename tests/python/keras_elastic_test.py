@@ -1,15 +1,9 @@
 # fit() of Keras 3 whose workers are killed in the middle of epochs: the weights have the bits of
 # the job that nobody disturbed, and each batch counts once. One process that starts hvdrun.
-import os
-import subprocess
-import sys
-
 import pytest
-
-import hvd
+from whole_jobs import output_of, program_of, weights_of
 
 pytest.importorskip("keras", minversion="3.0")
-LIMIT = 280
 PROGRAM = """
 import os, signal, sys
 import keras, numpy as np
@@ -85,38 +79,13 @@ if hvd.rank() == 0:
 """
 
 
-def run_job(tmp_path, text, *arguments):
-    program = tmp_path / "train.py"
-    program.write_text(text)
-    flags = "-np 2 --min-np 2 --restarts 9 --tag-output none"
-    threads = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREADS": "1"}
-    job = subprocess.run(
-        [hvd.launch.hvdrun_path(), *flags.split(), sys.executable, str(program), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        env={**os.environ, **threads},
-        check=False,
-    )
-    assert job.returncode == 0, job.stdout + job.stderr
-    return job.stdout
-
-
-def weights(tmp_path, *kills):
-    bits, generation = run_job(tmp_path, PROGRAM, *kills).split()
-    return bits, int(generation)
-
-
 def test_fit_goes_on_in_the_middle_of_an_epoch(tmp_path):
-    undisturbed, generation = weights(tmp_path)
+    undisturbed, generation = weights_of(PROGRAM, tmp_path)
     assert generation == 1
-    killed, generation = weights(tmp_path, "0.3", "1.0", "1.7")
+    killed, generation = weights_of(PROGRAM, tmp_path, "0.3", "1.0", "1.7")
     assert generation >= 4
     assert killed == undisturbed
 
 
 def test_the_program_of_the_page_runs_as_it_stands(tmp_path):
-    docs = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs")
-    with open(os.path.join(docs, "keras.md"), encoding="utf-8") as page:
-        program = page.read().split("```python\n")[1].split("```")[0]
-    assert run_job(tmp_path, program) == "[1.0, 2.0, 3.0] 4.0\n"
+    assert output_of(program_of("docs/keras.md"), tmp_path) == "[1.0, 2.0, 3.0] 4.0\n"

@@ -1,9 +1,8 @@
 # Gluon's trainer, an optimizer and parameters of MXNet, beside one process with all batches, and
 # arrays that MXNet's engine has not computed yet.
-import os
-
 import numpy as np
 import pytest
+from whole_jobs import program_of
 
 mx = pytest.importorskip("mxnet")
 
@@ -102,8 +101,5 @@ def test_what_is_no_dense_array_is_refused():
 
 
 def test_the_program_of_the_page_runs_as_it_stands(capsys):
-    docs = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs")
-    with open(os.path.join(docs, "mxnet.md"), encoding="utf-8") as page:
-        program = page.read().split("```python\n")[1].split("```")[0]
-    exec(compile(program, "mxnet.md", "exec"), {})
+    exec(compile(program_of("docs/mxnet.md"), "mxnet.md", "exec"), {})
     assert capsys.readouterr().out == ("[1.0, 2.0, 3.0] 4.0\n" if hvd.rank() == 0 else "")

@@ -1,0 +1,41 @@
+# Elastic jobs of two workers whose program is a text, and the programs that pages show.
+import os
+import subprocess
+import sys
+
+import hvd
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIMIT = 280
+# Sums have the same bits in each run only on one thread.
+THREADS = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREADS": "1"}
+
+
+def program_of(page):
+    """The first program in Python that a page shows."""
+    with open(os.path.join(ROOT, page), encoding="utf-8") as text:
+        return text.read().split("```python\n")[1].split("```")[0]
+
+
+def output_of(text, tmp_path, *arguments):
+    """What the workers print. Up to nine of them may be killed and started again."""
+    program = tmp_path / "train.py"
+    program.write_text(text)
+    flags = "-np 2 --min-np 2 --restarts 9 --tag-output none"
+    command = [hvd.launch.hvdrun_path(), *flags.split(), sys.executable, str(program)]
+    job = subprocess.run(
+        [*command, *(str(one) for one in arguments)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        env={**os.environ, **THREADS},
+        check=False,
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    return job.stdout
+
+
+def weights_of(text, tmp_path, *arguments):
+    """The weights that rank 0 prints in hexadecimal digits, and the number of the last world."""
+    bits, generation = output_of(text, tmp_path, *arguments).split()
+    return bits, int(generation)
