@@ -73,7 +73,7 @@ class Agreement {
  private:
   void run();
   void look();
-  // What the looks are compared with; empty: nobody answered.
+  // The answer that the others are compared with; empty: nobody answered.
   std::optional<Told> reference();
   void compare(const char* source, const Told& before, Told told, Told after);
 

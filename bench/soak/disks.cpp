@@ -1,5 +1,6 @@
-// The faults of the disks that a job writes to. What only observes the job must end neither it nor
-// any of its workers (docs/internals/observers.md), and a slow disk must lose nothing of its state.
+// The faults of the disks that a job writes to. A bad disk of the observers must end neither the
+// job nor any of its workers (docs/internals/observers.md), and a slow disk must lose nothing of
+// its state.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -47,7 +48,7 @@ bool FaultInjector::spoil_disk(const std::string& what, const std::function<void
   wants(job_.step_logs().newest_world() == world, cat("the world stayed when ", what));
   wants_alive(survivors, cat("when ", what));
 
-  // What observes a world is opened when the world begins, on the host of rank 0.
+  // The observers of a world open their files when it begins, on the host of rank 0.
   const auto members = job_.step_logs().members();
   if (!members.empty()) {
     const std::string first = members.front()->worker;

@@ -53,7 +53,7 @@ class FaultInjector {
   // Line by line what was done, and how many ms after begin().
   const std::string& diary() const { return diary_; }
   TimePoint begin() const { return begin_; }
-  // What the hvdruns said that were suspended, and when each of them ended.
+  // The output of each hvdrun that was suspended, and when it ended.
   const std::string& said_before() const { return said_before_; }
   const std::vector<TimePoint>& suspensions() const { return suspensions_; }
 
