@@ -30,8 +30,4 @@ endif()
 function(hvd_room name)
   add_library(hvd_${name} STATIC ${ARGN})
   hvd_compile_options(hvd_${name})
-  # Nobody edits with these presets, so what counts is the time for all files. clang-tidy sees to it that names do not clash.
-  if(HVD_SANITIZE)
-    set_target_properties(hvd_${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
-  endif()
 endfunction()

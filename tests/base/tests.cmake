@@ -36,4 +36,4 @@ hvd_test(hvd_base_test
   base/protocol/worker_link_test.cpp
   base/protocol/world_document_test.cpp
   support/watchdog.cpp
-  LIBRARIES hvd_base LABELS quick)
+  LIBRARIES hvd_base LABELS unit asan)

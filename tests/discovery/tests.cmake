@@ -5,6 +5,6 @@ hvd_test(hvd_discovery_test
   discovery/slurm_job_test.cpp
   discovery/slurm_test.cpp
   discovery/watch_test.cpp
-  LIBRARIES hvd_discovery LABELS quick)
+  LIBRARIES hvd_discovery LABELS unit)
 
-hvd_test(hvd_discovery_script_test discovery/poll_test.cpp discovery/script_test.cpp LIBRARIES hvd_discovery_script LABELS quick)
+hvd_test(hvd_discovery_script_test discovery/poll_test.cpp discovery/script_test.cpp LIBRARIES hvd_discovery_script LABELS unit)

@@ -16,12 +16,12 @@ endif()
 
 hvd_test(hvd_pages_test
   ${CMAKE_CURRENT_SOURCE_DIR}/docs/pages_test.cpp
-  LABELS quick)
+  LABELS unit)
 add_dependencies(hvd_pages_test hvdrun)
 
 # The numbers of docs/performance.md and its plot are what bench/report draws.
 if(HVD_BUILD_PYTHON AND NOT HVD_SANITIZE)
   add_test(NAME Report COMMAND ${Python3_EXECUTABLE} -m pytest -x -q -p no:cacheprovider
     --rootdir ${CMAKE_CURRENT_LIST_DIR} ${CMAKE_CURRENT_LIST_DIR}/report_test.py)
-  set_tests_properties(Report PROPERTIES LABELS quick TIMEOUT 60 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+  set_tests_properties(Report PROPERTIES LABELS unit TIMEOUT 60 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 endif()

@@ -51,7 +51,7 @@ class Walks : public ManyHostsTest {
   TemporaryDirectory clone_;
 };
 
-TEST_F(Walks, LeadFromABuildToTheAnswersAboutAJob) {
+TEST_F(Walks, NightlyLeadFromABuildToTheAnswersAboutAJob) {
   // It compiles two programs, and trains for 20 s.
   follow("getting_started.md",
          {"[0]<stdout>:rank 0 of 2: the average is 1.5\n",
@@ -68,7 +68,7 @@ TEST_F(Walks, LeadFromABuildToTheAnswersAboutAJob) {
           "1     h2#0    ", "waits for other ranks for ", "rank 1 on h2#0 has not asked for "});
 }
 
-TEST_F(Walks, LeadToJobsWithLibTorch) {
+TEST_F(Walks, NightlyLeadToJobsWithLibTorch) {
 #ifdef HVD_HAS_LIBTORCH
   follow("libtorch.md", {"[0]<stdout>:epoch 2: ", "was killed by SIGKILL", "[0]<stdout>:epoch 3: "},
          "cmake --install build/release --prefix ~/hvd\n");

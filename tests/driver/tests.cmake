@@ -15,7 +15,7 @@ hvd_test(hvd_job_test COMPUTES
   driver/job/staffing_test.cpp
   driver/job/world_plan_test.cpp
   driver/journal/journal_test.cpp
-  LIBRARIES hvd_job hvd_journal hvd_metrics LABELS quick)
+  LIBRARIES hvd_job hvd_journal hvd_metrics LABELS unit)
 
 # The metrics of scripted jobs, and the server that gives them to a Prometheus.
 hvd_test(hvd_metrics_test
@@ -23,7 +23,7 @@ hvd_test(hvd_metrics_test
   driver/metrics/prometheus_files_test.cpp
   driver/status/metrics_server_test.cpp
   rendezvous/server_fixture.cpp
-  LIBRARIES hvd_metrics hvd_status hvd_rendezvous hvd_rendezvous_client nlohmann_json::nlohmann_json LABELS quick)
+  LIBRARIES hvd_metrics hvd_status hvd_rendezvous hvd_rendezvous_client nlohmann_json::nlohmann_json LABELS unit)
 
 # The status page of a job: access to it, and the answers to a browser.
 hvd_test(hvd_page_test
@@ -31,7 +31,7 @@ hvd_test(hvd_page_test
   driver/status/page_access_test.cpp
   driver/status/page_server_test.cpp
   rendezvous/server_fixture.cpp
-  LIBRARIES hvd_status hvd_rendezvous hvd_rendezvous_client nlohmann_json::nlohmann_json LABELS quick)
+  LIBRARIES hvd_status hvd_rendezvous hvd_rendezvous_client nlohmann_json::nlohmann_json LABELS unit)
 
 # The page of real jobs, also in a real browser.
 hvd_test(hvd_page_jobs_test
@@ -66,18 +66,18 @@ hvd_test(hvd_driver_test
   driver/work/work_book_test.cpp
   driver/work/world_entries_test.cpp
   driver/worker_environment_test.cpp
-  LIBRARIES hvd_driver LABELS quick)
+  LIBRARIES hvd_driver LABELS unit)
 
 # The real hvdrun in allocations of a real Slurm.
 hvd_test(hvd_slurm_jobs_test
   driver/slurm/slurm_jobs_test.cpp
   e2e/elastic_job.cpp
   e2e/job_test.cpp
-  LIBRARIES hvd_test_steps LABELS e2e TIMEOUT 180)
+  LIBRARIES hvd_test_steps LABELS nightly TIMEOUT 180)
 add_dependencies(hvd_slurm_jobs_test hvdrun hvd-agent elastic_steps hvd_worker_program)
 
 hvd_test(hvd_run_job_test
   driver/run_job_agents_test.cpp
   driver/run_job_workers_test.cpp
-  LIBRARIES hvd_driver LABELS quick TIMEOUT 180)
+  LIBRARIES hvd_driver LABELS unit TIMEOUT 180)
 add_dependencies(hvd_run_job_test hvd-agent)

@@ -113,7 +113,7 @@ TEST_F(EarlyEndTest, AWorkerThatNeverComesToTheNextWorldIsReplaced) {
 
 // ---- workers that take their time before hvd::init ----
 
-TEST_F(EarlyEndTest, SlowRanksAreWaitedForLongerThanTheStartTimeout) {
+TEST_F(EarlyEndTest, NightlySlowRanksAreWaitedForLongerThanTheStartTimeout) {
   const Words limits{"--start-timeout", "3", "--init-timeout", "20", "-np", "2"};
   for (const bool elastic : {false, true}) {
     Words words = limits;

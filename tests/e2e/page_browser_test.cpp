@@ -23,7 +23,7 @@ const std::string& why_no_browser() {
   return why;
 }
 
-class PageBrowserTest : public PageJobTest {
+class NightlyPageBrowserTest : public PageJobTest {
  protected:
   void SetUp() override {
     PageJobTest::SetUp();
@@ -54,7 +54,7 @@ class PageBrowserTest : public PageJobTest {
   }
 };
 
-TEST_F(PageBrowserTest, ShowsALossWithItsCauseAndTheEnd) {
+TEST_F(NightlyPageBrowserTest, ShowsALossWithItsCauseAndTheEnd) {
   Process& job = start_training({"-np", "3", "--min-np", "2", "--status-page"});
   ASSERT_TRUE(step_logs().wait_for_step(2)) << job.err();
   const auto browser = browse("loss", link_of(job));
@@ -66,7 +66,7 @@ TEST_F(PageBrowserTest, ShowsALossWithItsCauseAndTheEnd) {
   expect_well(*browser);
 }
 
-TEST_F(PageBrowserTest, ShowsHostsThatComeOnEveryScreen) {
+TEST_F(NightlyPageBrowserTest, ShowsHostsThatComeOnEveryScreen) {
   const std::string script = discovery_script("localhost:2\n");
   Process& job = start_training({"--host-discovery-script", script, "-np", "2", "--min-np", "1",
                                  "--max-np", "5", "--status-page"});
@@ -79,7 +79,7 @@ TEST_F(PageBrowserTest, ShowsHostsThatComeOnEveryScreen) {
   finish(job);
 }
 
-TEST_F(PageBrowserTest, IsUsedByTheKeyboardAlone) {
+TEST_F(NightlyPageBrowserTest, IsUsedByTheKeyboardAlone) {
   Process& job = start_training({"-np", "3", "--min-np", "2", "--status-page"});
   ASSERT_TRUE(step_logs().wait_for_step(2)) << job.err();
   const auto browser = browse("keyboard", link_of(job));
@@ -87,7 +87,7 @@ TEST_F(PageBrowserTest, IsUsedByTheKeyboardAlone) {
   finish(job);
 }
 
-TEST_F(PageBrowserTest, ShowsTextOfTheJobAsText) {
+TEST_F(NightlyPageBrowserTest, ShowsTextOfTheJobAsText) {
   Process& job = start({"-np", "1", "--status-page", "sh", "-c",
                         "exec sleep 1000 # <img src=x onerror=\"document.title=1\">"});
   const auto browser = browse("text", link_of(job));
@@ -97,7 +97,7 @@ TEST_F(PageBrowserTest, ShowsTextOfTheJobAsText) {
 }
 
 // A browser sends cookies to all ports of an address, and another user may listen at one.
-TEST_F(PageBrowserTest, AnotherPortOfTheMachineLearnsNoSecret) {
+TEST_F(NightlyPageBrowserTest, AnotherPortOfTheMachineLearnsNoSecret) {
   Process& job = start_training({"-np", "2", "--min-np", "1", "--status-page"});
   ASSERT_TRUE(step_logs().wait_for_step(2)) << job.err();
   const auto browser = browse("ports", link_of(job));
@@ -106,7 +106,7 @@ TEST_F(PageBrowserTest, AnotherPortOfTheMachineLearnsNoSecret) {
 }
 
 // hvdrun is stopped for a while, and is killed later. The page keeps the last numbers.
-TEST_F(PageBrowserTest, SaysThatTheConnectionIsLost) {
+TEST_F(NightlyPageBrowserTest, SaysThatTheConnectionIsLost) {
   Process& job = start_training({"-np", "2", "--min-np", "1", "--status-page"});
   ASSERT_TRUE(step_logs().wait_for_step(2)) << job.err();
   const auto browser = browse("lost", link_of(job));

@@ -139,7 +139,7 @@ class HoldUpTest : public PauseTest {
   static constexpr std::chrono::seconds kHoldUp{8};
 };
 
-TEST_F(HoldUpTest, TheStartTimeoutDoesNotCountIt) {
+TEST_F(HoldUpTest, NightlyTheStartTimeoutDoesNotCountIt) {
   for (const Words& kind : {Words{}, Words{"--min-np", "2"}}) {
     Words words{"--verbose", "--start-timeout", "5", "-np", "2"};
     words.insert(words.end(), kind.begin(), kind.end());

@@ -73,7 +73,7 @@ class SlowRanksTest : public AskedJobTest {
   }
 };
 
-TEST_F(SlowRanksTest, ARankWithAThirdOfItsProcessorIsNamed) {
+TEST_F(SlowRanksTest, NightlyARankWithAThirdOfItsProcessorIsNamed) {
   Process& job = start_training({"-np", "3", "--min-np", "3"}, {"--step", "0", "--work", "200000"});
   ASSERT_TRUE(step_logs().wait_for_step(3)) << job.err();
   const pid_t slow = member(1).at("pid").get<pid_t>();
@@ -97,7 +97,7 @@ TEST_F(SlowRanksTest, ARankWithAThirdOfItsProcessorIsNamed) {
   finish(job);
 }
 
-TEST_F(SlowRanksTest, NobodyIsNamedOnABusyMachine) {
+TEST_F(SlowRanksTest, NightlyNobodyIsNamedOnABusyMachine) {
   const Load load(20);
   Process& job = start_training({"-np", "3", "--min-np", "3"}, {"--step", "0", "--work", "20000"});
   ASSERT_TRUE(step_logs().wait_for_step(3)) << job.err();

@@ -38,7 +38,7 @@ class PlainGroupTest : public ManyHostsTest {
   }
 };
 
-TEST_F(PlainGroupTest, TrainsAsIfNoHostHadLostAWorker) {
+TEST_F(PlainGroupTest, NightlyTrainsAsIfNoHostHadLostAWorker) {
   const std::string undisturbed = weights_after(0);
   EXPECT_TRUE(undisturbed.starts_with("weights ")) << undisturbed;
   EXPECT_EQ(weights_after(2), undisturbed);  // one on each host

@@ -126,7 +126,7 @@ TEST_F(InstallTest, AnAgentThatCannotBeExecutedIsNotSaidToBeMissing) {
       << end.err;
 }
 
-TEST_F(InstallTest, EachHeaderCompilesByItself) {
+TEST_F(InstallTest, NightlyEachHeaderCompilesByItself) {
   // Those of torch.h need LibTorch, with which each takes long: it includes the others.
   constexpr std::string_view kLibTorch = HVD_LIBTORCH_INCLUDE_DIR;  // or none
   int headers = 0;
@@ -272,7 +272,7 @@ TEST_F(InstallTest, ACCompilerLinksWhatPkgConfigSays) {
   expect_it_needs_no_library_of_ours(path("consumer_static"));
 }
 
-TEST_F(InstallTest, AProgramMayUseBoostItself) {
+TEST_F(InstallTest, NightlyAProgramMayUseBoostItself) {
   compile("hvd", prefix(), path("asio"), "asio.cpp");
   expect_it_runs(path("asio"));
   compile("hvd-static", prefix(), path("asio_static"), "asio.cpp");

@@ -62,7 +62,7 @@ class PackagesTest : public testing::Test {
 };
 
 // One test, since the packages are built once.
-TEST_F(PackagesTest, TheyDoWhatThePageSaysWhereNothingElseOfHvdIs) {
+TEST_F(PackagesTest, NightlyTheyDoWhatThePageSaysWhereNothingElseOfHvdIs) {
   expect_success({HVD_SOURCE_DIR "/scripts/package", HVD_BUILD_DIR, packages_});
 
   // NCCL is in no other package than that of the module.

@@ -6,6 +6,10 @@ import pytest
 import hvd
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "nightly: it takes long; scripts/nightly runs it")
+
+
 @pytest.fixture(scope="session")
 def world():
     hvd.init(process_sets="dynamic")

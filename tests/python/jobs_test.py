@@ -16,6 +16,11 @@ TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 LIMIT = 120  # of what normally ends at once
 
 
+def nightly(value):
+    """A parameter whose test only scripts/nightly runs."""
+    return pytest.param(value, marks=pytest.mark.nightly)
+
+
 def run_job(*arguments, **options):
     command = [hvd.launch.hvdrun_path(), *(str(one) for one in arguments)]
     return subprocess.run(
@@ -167,7 +172,7 @@ def results(kind, crashes):
     return text.rsplit(" ", 2)[0]
 
 
-@pytest.mark.parametrize("kind", ["numpy", "torch", "ddp"])
+@pytest.mark.parametrize("kind", ["numpy", nightly("torch"), "ddp"])
 def test_killed_workers_change_no_bit_of_the_result(kind):
     undisturbed = results(kind, 0)
     assert undisturbed.split()[0] in ("total", "weights")
@@ -465,6 +470,7 @@ print("done", state.step, hvd.generation(), flush=True)
 """
 
 
+@pytest.mark.nightly
 def test_a_rank_is_lost_while_process_groups_are_made():
     # Newer versions of torch let the ranks meet only if they are told to.
     environment = {**os.environ, "TORCH_DIST_INIT_BARRIER": "1"}
@@ -562,7 +568,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("kind", ["environment", "arguments", "spawn", "alone"])
+@pytest.mark.parametrize("kind", ["environment", "arguments", nightly("spawn"), "alone"])
 def test_ranks_that_hvd_has_not_given_out_are_not_worlds_of_one(kind, tmp_path):
     program = tmp_path / "train.py"
     program.write_text(RANKS_BY_HAND, encoding="utf-8")
@@ -585,7 +591,7 @@ def test_ranks_that_hvd_has_not_given_out_are_not_worlds_of_one(kind, tmp_path):
             assert f"hvdrun -np {size} {sys.executable} {program} {kind} ;" in line
 
 
-@pytest.mark.parametrize("kind", ["numpy", "torch", "ddp"])
+@pytest.mark.parametrize("kind", ["numpy", "torch", nightly("ddp")])
 def test_a_suspended_job_goes_on_to_the_same_result(kind, tmp_path):
     flags = ["-np", 2, "--min-np", 1, "--state-file", tmp_path / "state"]
     command = [*flags, *program("elastic_program.py"), kind, 20, 0]
@@ -602,6 +608,7 @@ def test_a_suspended_job_goes_on_to_the_same_result(kind, tmp_path):
     assert lines(second, 0)[-1] == lines(undisturbed, 0)[-1]
 
 
+@pytest.mark.nightly
 def test_a_program_without_hvd_goes_on_from_its_checkpoint(tmp_path):
     weights = []
     for crashes in (0, 2):
@@ -645,6 +652,7 @@ def example(name):
     return [sys.executable, path]
 
 
+@pytest.mark.nightly
 def test_the_example_learns_from_a_text():
     flags = ["-np", 2, "--min-np", 1]
     job = run_job(*flags, *example("char_model.py"), "--steps", 60, TEXT)
@@ -674,6 +682,7 @@ def test_the_example_learns_from_images_though_a_worker_is_killed():
     assert share and float(share[1]) > 60, output
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_the_example_trains_a_transformer(kind):
     if kind == "fsdp" and TORCH < (2, 15):
@@ -688,11 +697,17 @@ def test_the_example_trains_a_transformer(kind):
 # --- interrupts and ends ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "call",
-    "init allreduce torch_allreduce barrier join broadcast_object allgather_object add_process_set "
-    "optimizer commit run init_process_group all_reduce reconfigure reconfigure_in_time".split(),
+CALLS_THAT_WAIT = (
+    *"init allreduce optimizer commit all_reduce".split(),
+    *map(
+        nightly,
+        "torch_allreduce barrier join broadcast_object allgather_object add_process_set run "
+        "init_process_group reconfigure reconfigure_in_time".split(),
+    ),
 )
+
+
+@pytest.mark.parametrize("call", CALLS_THAT_WAIT)
 def test_control_c_ends_every_call_that_waits(call):
     if "reconfigure" in call and TORCH < (2, 15):
         pytest.skip("torch has reconfigure from 2.15 on")
@@ -774,7 +789,7 @@ hvd.barrier()
 }
 
 
-@pytest.mark.parametrize("what", ENDS)
+@pytest.mark.parametrize("what", [nightly(end) if "torch" in ENDS[end] else end for end in ENDS])
 @pytest.mark.parametrize("shutdown", [False, True])
 def test_the_interpreter_ends_in_order_with(what, shutdown):
     text = "import numpy as np, hvd\nhvd.init()\n" + ENDS[what]

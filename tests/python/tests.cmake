@@ -20,33 +20,38 @@ if(HVD_SANITIZE)
   endforeach()
   list(JOIN libraries ":" libraries)
   foreach(file conformance numpy_ops numpy_edges numpy_memory torch_memory torch_state)
-    hvd_python_test(${file}_2 TIMEOUT 300 LABELS quick
+    hvd_python_test(${file}_2 TIMEOUT 300 LABELS asan
       COMMAND $<TARGET_FILE:hvdrun> -np 2 env LD_PRELOAD=${libraries} ASAN_OPTIONS=detect_leaks=0 ${pytest}
       ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)
   endforeach()
-  add_dependencies(hvd_quick_tests hvdrun hvd-agent hvd_python)
+  add_dependencies(hvd_asan_tests hvdrun hvd-agent hvd_python)
   return()
 endif()
 
+# With three ranks all of a group's places are there. One and two of them are at night, but where a rank is alone.
 foreach(file conformance numpy_ops numpy_edges torch_ops torch_edges torch_optimizer torch_gradients torch_programs torch_distributed
     torch_elements torch_groups torch_training)
   foreach(ranks 1 2 3)
-    hvd_python_test(${file}_${ranks} TIMEOUT 300
+    set(label nightly)
+    if(ranks EQUAL 3 OR (ranks EQUAL 1 AND file MATCHES "_ops$"))
+      set(label e2e)
+    endif()
+    hvd_python_test(${file}_${ranks} TIMEOUT 300 LABELS ${label}
       COMMAND $<TARGET_FILE:hvdrun> -np ${ranks} ${pytest} ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)
   endforeach()
 endforeach()
 # The last rank comes late, when the others have freed what is in flight.
 foreach(file numpy_memory torch_memory torch_state)
-  hvd_python_test(${file}_3 TIMEOUT 300
+  hvd_python_test(${file}_3 TIMEOUT 300 LABELS e2e
     COMMAND $<TARGET_FILE:hvdrun> -np 3 ${pytest} ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)
 endforeach()
-hvd_python_test(getting_started TIMEOUT 500
+hvd_python_test(getting_started TIMEOUT 500 LABELS e2e
   COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/getting_started_test.py)
-hvd_python_test(init TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/init_test.py)
-hvd_python_test(channel TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/channel_test.py)
-hvd_python_test(package TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/package_test.py)
-hvd_python_test(run TIMEOUT 300 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/run_test.py)
-hvd_python_test(torch_import TIMEOUT 900 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/torch_import_test.py)
-hvd_python_test(jobs TIMEOUT 600 COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/jobs_test.py)
+foreach(file init channel package run)
+  hvd_python_test(${file} TIMEOUT 300 LABELS e2e COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)
+endforeach()
+hvd_python_test(torch_import TIMEOUT 900 LABELS e2e COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/torch_import_test.py)
+hvd_python_test(jobs TIMEOUT 600 LABELS e2e COMMAND ${pytest} -m "not nightly" ${CMAKE_CURRENT_LIST_DIR}/jobs_test.py)
+hvd_python_test(jobs_nightly TIMEOUT 900 LABELS nightly COMMAND ${pytest} -m nightly ${CMAKE_CURRENT_LIST_DIR}/jobs_test.py)
 # It is the longest of all: begun last, it would be waited for alone.
 set_tests_properties(Python.jobs PROPERTIES COST 200)

@@ -1,4 +1,4 @@
-# The negotiation: pure, so quick to build and to run.
+# The negotiation: pure, so fast to build and to run.
 hvd_test(hvd_negotiation_test COMPUTES
   runtime/negotiation/control_tree_test.cpp
   runtime/negotiation/coordinator_sets_test.cpp
@@ -15,7 +15,7 @@ hvd_test(hvd_negotiation_test COMPUTES
   runtime/tuning/step_meter_test.cpp
   runtime/tuning/tuning_log_test.cpp
   LIBRARIES hvd_runtime hvd_base
-  LABELS quick
+  LABELS unit
   TIMEOUT 300)
 
 hvd_test(hvd_runtime_test
@@ -40,7 +40,7 @@ hvd_test(hvd_runtime_test
   runtime/net/member_connector_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base
-  LABELS quick
+  LABELS unit asan tsan
   TIMEOUT 300)
 
 # Every operation, type, number of ranks and size: some thousand collectives for each backend.
@@ -53,7 +53,7 @@ hvd_test(hvd_conformance_test COMPUTES
   runtime/ranks_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base
-  LABELS quick
+  LABELS unit
   TIMEOUT 600)
 
 hvd_test(hvd_operations_test
@@ -65,7 +65,7 @@ hvd_test(hvd_operations_test
   runtime/ops/layout_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base
-  LABELS quick
+  LABELS unit tsan
   TIMEOUT 300)
 
 hvd_test(hvd_transport_test
@@ -78,7 +78,7 @@ hvd_test(hvd_transport_test
   runtime/transport/transport_strangers_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base gloo
-  LABELS quick
+  LABELS unit asan tsan
   TIMEOUT 300)
 
 # A program of its own: it counts, and refuses, allocations.
@@ -86,7 +86,7 @@ hvd_test(hvd_transport_memory_test
   runtime/transport/transport_memory_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base gloo
-  LABELS quick)
+  LABELS unit asan)
 
 # Memory that the ranks of a host share, and what is done in it.
 hvd_test(hvd_shm_test
@@ -106,7 +106,7 @@ hvd_test(hvd_shm_test
   runtime/shm/spsc_ring_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base
-  LABELS quick
+  LABELS unit asan tsan
   TIMEOUT 300)
 
 # Tests of GPU code without a GPU: the module is loaded, and says that there is none.
@@ -124,7 +124,7 @@ hvd_test(hvd_gpu_test COMPUTES
   runtime/tsan_options.cpp
   LIBRARIES hvd_test_gpus hvd_runtime hvd_base
   DEFINITIONS HVD_NCCL_MODULE_PATH="${nccl_module}"
-  LABELS quick
+  LABELS unit tsan
   TIMEOUT 300)
 if(HVD_HAS_CUDA)
   add_dependencies(hvd_gpu_test hvd_nccl)
@@ -151,5 +151,5 @@ hvd_test(hvd_trace_test
   runtime/trace/trace_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base nlohmann_json::nlohmann_json
-  LABELS quick
+  LABELS unit tsan
   TIMEOUT 300)

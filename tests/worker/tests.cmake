@@ -8,7 +8,7 @@ hvd_test(hvd_worker_test
   runtime/trace/trace_check.cpp
   worker/worker_test.cpp
   LIBRARIES hvd_rendezvous hvd_asio hvd_base nlohmann_json::nlohmann_json
-  LABELS quick
+  LABELS unit asan
   TIMEOUT 300)
 add_dependencies(hvd_worker_test hvd_worker_program hvd_without_calls)
 
@@ -18,12 +18,12 @@ hvd_test(hvd_api_test
   worker/api_test.cpp
   worker/sampler_test.cpp
   LIBRARIES hvd
-  LABELS quick)
+  LABELS unit asan)
 
 hvd_test(hvd_launch_test
   worker/launch/launched_world_test.cpp
   LIBRARIES hvd_worker
-  LABELS quick)
+  LABELS unit)
 
 # Code above the adapter for frameworks and languages, in real jobs.
 add_executable(hvd_gradients_program worker/gradients_errors.cpp worker/gradients_program.cpp runtime/tsan_options.cpp)

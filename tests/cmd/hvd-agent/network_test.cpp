@@ -40,7 +40,7 @@ TEST(AgentNetwork, TellsAPortThatIsFree) {
 }
 
 // An agent whose host is made by `script`, in a network of its own.
-AgentOptions on_host(const std::string& script) {
+AgentOptions on_host_made_by(const std::string& script) {
   AgentOptions options;
   options.script = cat("exec unshare -n sh -c 'set -e; ", script, "; exec \"$0\"' \"$0\"");
   return options;
@@ -50,8 +50,8 @@ bool can_make_hosts() { return run({"unshare", "-n", "sh", "-c", "ip link set lo
 
 TEST(AgentNetwork, ThePortThatItTellsIsNoneThatItsHostGivesToConnections) {
   if (!can_make_hosts()) GTEST_SKIP() << "no network namespaces here";
-  AgentUnderTest agent(
-      on_host("ip link set lo up; echo 10000 61999 >/proc/sys/net/ipv4/ip_local_port_range"));
+  AgentUnderTest agent(on_host_made_by(
+      "ip link set lo up; echo 10000 61999 >/proc/sys/net/ipv4/ip_local_port_range"));
   EXPECT_GE(agent.ready->free_port, 62000);
 }
 
@@ -66,7 +66,7 @@ std::string reach_itself(AgentUnderTest& agent, const std::string& address) {
 TEST(AgentNetwork, WorksWithIpv4Alone) {
   if (!can_make_hosts()) GTEST_SKIP() << "no network namespaces here";
   AgentUnderTest agent(
-      on_host("echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; ip link set lo up"));
+      on_host_made_by("echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; ip link set lo up"));
   EXPECT_EQ(addresses(*agent.ready), std::vector<std::string>{"127.0.0.1"});
   EXPECT_EQ(reach_itself(agent, "127.0.0.1"), "");
   EXPECT_NE(agent.ready->free_port, 0);
@@ -74,10 +74,10 @@ TEST(AgentNetwork, WorksWithIpv4Alone) {
 
 TEST(AgentNetwork, WorksWithIpv6Alone) {
   if (!can_make_hosts()) GTEST_SKIP() << "no network namespaces here";
-  AgentUnderTest agent(
-      on_host("ip link set lo up; ip addr flush dev lo; ip -6 addr add fd00::7/64 dev lo nodad; "
-              // The kernel adds the route a moment after the address.
-              "until ip -6 route show table local | grep -q fd00::7; do sleep 0.01; done"));
+  AgentUnderTest agent(on_host_made_by(
+      "ip link set lo up; ip addr flush dev lo; ip -6 addr add fd00::7/64 dev lo nodad; "
+      // The kernel adds the route a moment after the address.
+      "until ip -6 route show table local | grep -q fd00::7; do sleep 0.01; done"));
   EXPECT_EQ(addresses(*agent.ready), std::vector<std::string>{"fd00::7"});
   EXPECT_EQ(reach_itself(agent, "fd00::7"), "");
   EXPECT_NE(agent.ready->free_port, 0);
@@ -122,7 +122,7 @@ TEST(AgentNetwork, TellsThatNoPortOfTheRangeIsLeft) {
 
 TEST(AgentNetwork, ListensOnlyAtTheAddressesThatWereChosen) {
   if (!can_make_hosts()) GTEST_SKIP() << "no network namespaces here";
-  AgentOptions options = on_host(
+  AgentOptions options = on_host_made_by(
       "ip link set lo up; ip link add one type veth peer name two; ip addr add "
       "10.98.0.1/24 dev one; ip addr add 10.99.0.1/24 dev two; ip link set one up; ip link "
       "set two up");
@@ -147,9 +147,9 @@ TEST(AgentNetwork, NobodyHasToReachTheAgentBesideHvdrun) {
 
 TEST(AgentNetwork, LeavesOutInterfacesThatAreDown) {
   if (!can_make_hosts()) GTEST_SKIP() << "no network namespaces here";
-  AgentUnderTest agent(
-      on_host("ip link set lo up; ip link add on type veth peer name off; ip addr add 10.98.0.1/24 "
-              "dev on; ip addr add 10.99.0.1/24 dev off; ip link set on up"));
+  AgentUnderTest agent(on_host_made_by(
+      "ip link set lo up; ip link add on type veth peer name off; ip addr add 10.98.0.1/24 "
+      "dev on; ip addr add 10.99.0.1/24 dev off; ip link set on up"));
   EXPECT_TRUE(has(*agent.ready, {"on", "10.98.0.1"}));
   EXPECT_FALSE(has(*agent.ready, {"off", "10.99.0.1"}));
 }

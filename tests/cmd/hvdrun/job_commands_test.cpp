@@ -217,7 +217,7 @@ TEST_F(JobCommands, AnAnswerThatIsNoStatusHidesNoOtherJob) {
 }
 
 // One after the other they would take longer than a test waits.
-TEST_F(JobCommands, SilentJobsAreWaitedForTogetherAndNamed) {
+TEST_F(JobCommands, NightlySilentJobsAreWaitedForTogetherAndNamed) {
   for (int i = 0; i < 8; ++i) add_silent(cat("silent", i));
   add("drips", "", true);
   add("good", status_with("fine"));

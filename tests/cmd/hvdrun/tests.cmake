@@ -9,7 +9,7 @@ hvd_test(hvd_cli_test
   cmd/hvdrun/rank_files_test.cpp
   cmd/hvdrun/report_test.cpp
   cmd/hvdrun/top_command_test.cpp
-  LIBRARIES hvd_cli LABELS quick)
+  LIBRARIES hvd_cli LABELS unit)
 add_dependencies(hvd_cli_test hvdrun)
 
 # The real hvdrun, with real workers.

@@ -82,7 +82,7 @@ TEST(JobSimulation, gives_verdicts_on_silence_that_are_neither_hasty_nor_late) {
   simulate(weather, 2'000, 6, 2);
 }
 
-TEST(JobSimulation, a_busy_driver_loses_no_healthy_host_and_still_finds_the_silent_ones) {
+TEST(NightlyJobSimulation, a_busy_driver_loses_no_healthy_host_and_still_finds_the_silent_ones) {
   Weather weather;
   weather.busy = 1;
   weather.silence = 6;

@@ -2,7 +2,7 @@
 hvd_test(hvd_join_test
   driver/join/join_server_test.cpp
   driver/join/tls_psk_test.cpp
-  LIBRARIES hvd_cli hvd_join hvd_tls LABELS quick)
+  LIBRARIES hvd_cli hvd_join hvd_tls LABELS unit)
 
 # The real hvdrun agent, with a real agent below it.
 hvd_test(hvd_join_process_test

@@ -7,7 +7,7 @@ hvd_test(hvd_ssh_test
   ${ssh}/known_hosts_test.cpp
   ${ssh}/remote_script_test.cpp
   ${ssh}/tunnel_multiplexer_test.cpp
-  LIBRARIES hvd_ssh hvd_libssh LABELS quick)
+  LIBRARIES hvd_ssh hvd_libssh LABELS unit)
 
 add_executable(hvd_ssh_launcher ${ssh}/launcher_program.cpp)
 hvd_compile_options(hvd_ssh_launcher)

@@ -145,7 +145,7 @@ Backend device_backend() {
 }
 
 std::vector<Table> one_and_two_ranks(const Backend& backend) {
-  auto tables = every_table_of(backend, RanksAs::threads);
+  auto tables = every_table(backend, RanksAs::threads);
   std::erase_if(tables, [](const Table& table) { return table.size > 2; });
   return tables;
 }

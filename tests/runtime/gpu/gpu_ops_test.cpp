@@ -28,14 +28,12 @@ Backend host_gpu_backend(std::size_t packed_bytes, int lanes) {
 
 // Eight ranks go no other way than four; three are a part of these.
 std::vector<Table> tables_of(const Backend& backend) {
-  auto tables = every_table_of(backend, RanksAs::threads);
+  auto tables = every_table(backend, RanksAs::threads);
   std::erase_if(tables, [](const Table& table) { return table.size > 4 || table.size == 3; });
   return tables;
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpu, Conformance,
-                         ::testing::ValuesIn(tables_of(host_gpu_backend(kLittleBytes, 1))),
-                         table_name);
+HVD_CONFORMANCE(Gpu, tables_of(host_gpu_backend(kLittleBytes, 1)));
 
 // Allreduces on hosts of so many ranks each, or fewer on the last one: then, and on one host alone,
 // nothing goes by hosts.
@@ -61,7 +59,7 @@ Backend by_hosts_backend(const std::string& name, int ranks_of_a_host) {
 std::vector<Table> allreduces_of(const std::vector<std::pair<Backend, int>>& backends) {
   std::vector<Table> tables;
   for (const auto& [backend, size] : backends) {
-    auto all = every_table_of(backend, RanksAs::threads);
+    auto all = every_table(backend, RanksAs::threads);
     std::erase_if(all, [size = size](const Table& table) {
       return table.size != size || table.kind != runtime::Kind::allreduce;
     });
@@ -77,9 +75,11 @@ std::string name_with_hosts(const ::testing::TestParamInfo<Table>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(GpuByHosts, Conformance,
+                         ::testing::ValuesIn(allreduces_of({{by_hosts_backend("2 of 2", 2), 4}})),
+                         name_with_hosts);
+INSTANTIATE_TEST_SUITE_P(NightlyGpuByHosts, Conformance,
                          ::testing::ValuesIn(allreduces_of({{by_hosts_backend("2 of 4", 4), 8},
                                                             {by_hosts_backend("4 of 2", 2), 8},
-                                                            {by_hosts_backend("2 of 2", 2), 4},
                                                             {by_hosts_backend("3 and 1", 3), 4},
                                                             {by_hosts_backend("one", 8), 4}})),
                          name_with_hosts);

@@ -2,9 +2,8 @@
 // ranks x in place or not x new or cached x sizes x world or part of it, against reference.h. A
 // backend is a line in a test, or two:
 //
-//     INSTANTIATE_TEST_SUITE_P(Gloo, Conformance, every_table(gloo_backend()), table_name);
-//     INSTANTIATE_TEST_SUITE_P(GlooInProcesses, Conformance,
-//                              every_table(gloo_backend(), RanksAs::processes), table_name);
+//     HVD_CONFORMANCE(Gloo, every_table(gloo_backend()));
+//     HVD_CONFORMANCE(GlooInProcesses, every_table(gloo_backend(), RanksAs::processes));
 //
 // and all that it has to give is a way to run a function on n ranks, which are threads or
 // processes. "New or cached" concerns backends that negotiate: there every call is made under a new
@@ -119,27 +118,25 @@ class Conformance : public ::testing::TestWithParam<Table> {};
 
 std::string table_name(const ::testing::TestParamInfo<Table>& info);
 
-std::vector<Table> every_table_of(const Backend& backend, RanksAs how);
-inline auto every_table(const Backend& backend, RanksAs how = RanksAs::threads) {
-  return ::testing::ValuesIn(every_table_of(backend, how));
-}
-
-// Of what may go by hosts.
-std::vector<Table> every_table_by_hosts_of(const Backend& backend, RanksAs how);
-inline auto tables_by_hosts(const Backend& backend, RanksAs how = RanksAs::threads) {
-  return ::testing::ValuesIn(every_table_by_hosts_of(backend, how));
-}
-
+std::vector<Table> every_table(const Backend& backend, RanksAs how = RanksAs::threads);
+// Those of what may go by hosts.
+std::vector<Table> tables_by_hosts(const Backend& backend, RanksAs how = RanksAs::threads);
 // Values alone, of more than one rank.
-std::vector<Table> values_of_several_of(const Backend& backend, RanksAs how);
-inline auto values_of_several(const Backend& backend, RanksAs how) {
-  return ::testing::ValuesIn(values_of_several_of(backend, how));
-}
-
+std::vector<Table> values_of_several(const Backend& backend, RanksAs how = RanksAs::threads);
 // Values alone, of four ranks.
-std::vector<Table> values_of_four_of(const Backend& backend, RanksAs how);
-inline auto values_of_four(const Backend& backend, RanksAs how) {
-  return ::testing::ValuesIn(values_of_four_of(backend, how));
-}
+std::vector<Table> values_of_four(const Backend& backend, RanksAs how = RanksAs::threads);
+
+// The tables of four ranks that are threads, and all others.
+std::vector<Table> tables_of_the_day(std::vector<Table> tables);
+std::vector<Table> tables_of_the_night(std::vector<Table> tables);
 
 }  // namespace hvd::test
+
+// Each run of the tests has the tables of four ranks that are threads. The other numbers of ranks,
+// and ranks that are processes, rarely find what these do not, and take ten times as long:
+// scripts/nightly has them.
+#define HVD_CONFORMANCE(name, ...)                                                                 \
+  INSTANTIATE_TEST_SUITE_P(name, Conformance, ::testing::ValuesIn(tables_of_the_day(__VA_ARGS__)), \
+                           table_name);                                                            \
+  INSTANTIATE_TEST_SUITE_P(Nightly##name, Conformance,                                             \
+                           ::testing::ValuesIn(tables_of_the_night(__VA_ARGS__)), table_name)

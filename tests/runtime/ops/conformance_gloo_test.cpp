@@ -71,52 +71,37 @@ Backend large_parts_backend(int sockets) {
   return sockets_backend(sockets, runtime::Messenger::Options().striped_from, kLittleBytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(Hvd, Conformance, every_table(mesh_backend(runtime::Transport::hvd)),
+HVD_CONFORMANCE(Hvd, every_table(mesh_backend(runtime::Transport::hvd)));
+HVD_CONFORMANCE(HvdInProcesses,
+                every_table(mesh_backend(runtime::Transport::hvd), RanksAs::processes));
+// Stock Gloo, which is there to be compared with, takes ten times as long.
+INSTANTIATE_TEST_SUITE_P(
+    NightlyGlooTcp, Conformance,
+    ::testing::ValuesIn(every_table(mesh_backend(runtime::Transport::gloo_tcp))), table_name);
+INSTANTIATE_TEST_SUITE_P(NightlyGlooTcpInProcesses, Conformance,
+                         ::testing::ValuesIn(values_of_four(
+                             mesh_backend(runtime::Transport::gloo_tcp), RanksAs::processes)),
                          table_name);
-INSTANTIATE_TEST_SUITE_P(HvdInProcesses, Conformance,
-                         every_table(mesh_backend(runtime::Transport::hvd), RanksAs::processes),
-                         table_name);
-INSTANTIATE_TEST_SUITE_P(GlooTcp, Conformance,
-                         every_table(mesh_backend(runtime::Transport::gloo_tcp)), table_name);
-// Stock Gloo, which is there to be compared with, takes ten times as long: a part of the table.
-INSTANTIATE_TEST_SUITE_P(GlooTcpInProcesses, Conformance,
-                         values_of_four(mesh_backend(runtime::Transport::gloo_tcp),
-                                        RanksAs::processes),
-                         table_name);
-INSTANTIATE_TEST_SUITE_P(HvdOnTwoSockets, Conformance,
-                         values_of_four(many_parts_backend(2), RanksAs::threads), table_name);
-INSTANTIATE_TEST_SUITE_P(HvdOnFourSockets, Conformance,
-                         values_of_several(large_parts_backend(4), RanksAs::threads), table_name);
-INSTANTIATE_TEST_SUITE_P(HvdOnTwoHosts, Conformance, tables_by_hosts(two_hosts_backend()),
-                         table_name);
-INSTANTIATE_TEST_SUITE_P(HvdOnTwoHostsInProcesses, Conformance,
-                         tables_by_hosts(two_hosts_backend(), RanksAs::processes), table_name);
-INSTANTIATE_TEST_SUITE_P(HvdOnPairsOfRanks, Conformance, tables_by_hosts(pairs_backend()),
-                         table_name);
-INSTANTIATE_TEST_SUITE_P(HvdByHalving, Conformance,
-                         values_of_four(links_backend("halving", kHalvingLinks, {0, 1, 2, 3}),
-                                        RanksAs::threads),
-                         table_name);
-INSTANTIATE_TEST_SUITE_P(HvdByDoubling, Conformance,
-                         values_of_four(links_backend("doubling", kDoublingLinks, {0, 1, 2, 3}),
-                                        RanksAs::threads),
-                         table_name);
-INSTANTIATE_TEST_SUITE_P(HvdDirectly, Conformance,
-                         values_of_four(links_backend("direct", kDirectLinks, {0, 1, 2, 3}),
-                                        RanksAs::threads),
-                         table_name);
-INSTANTIATE_TEST_SUITE_P(HvdOnPairsDirectly, Conformance,
-                         tables_by_hosts(links_backend("pairs directly", kDirectLinks,
-                                                       {0, 0, 1, 1, 2, 2, 3, 3})),
-                         table_name);
-INSTANTIATE_TEST_SUITE_P(HvdOnPairsByHalving, Conformance,
-                         tables_by_hosts(links_backend("pairs by halving", kHalvingLinks,
-                                                       {0, 0, 1, 1, 2, 2, 3, 3})),
-                         table_name);
-INSTANTIATE_TEST_SUITE_P(HvdOnUnevenHostsSomeWithoutMemory, Conformance,
-                         tables_by_hosts(uneven_backend({1})), table_name);
-INSTANTIATE_TEST_SUITE_P(HvdOnPairsWithoutMemoryOnThreeSockets, Conformance,
-                         tables_by_hosts(pairs_backend({0, 1, 2, 3}, 3)), table_name);
+HVD_CONFORMANCE(HvdOnTwoSockets, values_of_four(many_parts_backend(2)));
+HVD_CONFORMANCE(HvdOnFourSockets, values_of_several(large_parts_backend(4)));
+HVD_CONFORMANCE(HvdOnTwoHosts, tables_by_hosts(two_hosts_backend()));
+HVD_CONFORMANCE(HvdOnTwoHostsInProcesses, tables_by_hosts(two_hosts_backend(), RanksAs::processes));
+HVD_CONFORMANCE(HvdOnPairsOfRanks, tables_by_hosts(pairs_backend()));
+HVD_CONFORMANCE(HvdByHalving, values_of_four(links_backend("halving", kHalvingLinks, {0, 1, 2, 3}),
+                                             RanksAs::threads));
+HVD_CONFORMANCE(HvdByDoubling,
+                values_of_four(links_backend("doubling", kDoublingLinks, {0, 1, 2, 3}),
+                               RanksAs::threads));
+HVD_CONFORMANCE(HvdDirectly, values_of_four(links_backend("direct", kDirectLinks, {0, 1, 2, 3}),
+                                            RanksAs::threads));
+HVD_CONFORMANCE(HvdOnPairsDirectly, tables_by_hosts(links_backend("pairs directly", kDirectLinks,
+                                                                  {0, 0, 1, 1, 2, 2, 3, 3})));
+HVD_CONFORMANCE(HvdOnPairsByHalving,
+                tables_by_hosts(links_backend("pairs by halving", kHalvingLinks,
+                                              {0, 0, 1, 1, 2, 2, 3, 3})));
+HVD_CONFORMANCE(HvdOnUnevenHostsSomeWithoutMemory, tables_by_hosts(uneven_backend({1})));
+HVD_CONFORMANCE(HvdOnPairsWithoutMemoryOnThreeSockets,
+                tables_by_hosts(pairs_backend({0, 1, 2, 3}, 3)));
 
 }  // namespace
 }  // namespace hvd::test

@@ -11,9 +11,8 @@ Backend shm_backend() {
           }};
 }
 
-INSTANTIATE_TEST_SUITE_P(SharedMemory, Conformance, every_table(shm_backend()), table_name);
-INSTANTIATE_TEST_SUITE_P(SharedMemoryOfProcesses, Conformance,
-                         every_table(shm_backend(), RanksAs::processes), table_name);
+HVD_CONFORMANCE(SharedMemory, every_table(shm_backend()));
+HVD_CONFORMANCE(SharedMemoryOfProcesses, every_table(shm_backend(), RanksAs::processes));
 
 }  // namespace
 }  // namespace hvd::test

@@ -239,7 +239,7 @@ std::string table_name(const ::testing::TestParamInfo<Table>& info) {
   return name;
 }
 
-std::vector<Table> every_table_of(const Backend& backend, RanksAs how) {
+std::vector<Table> every_table(const Backend& backend, RanksAs how) {
   std::vector<Table> tables;
   for (const auto kind : kKinds) {
     const bool reduces = kind == Kind::allreduce || kind == Kind::reducescatter;
@@ -252,27 +252,39 @@ std::vector<Table> every_table_of(const Backend& backend, RanksAs how) {
   return tables;
 }
 
-std::vector<Table> every_table_by_hosts_of(const Backend& backend, RanksAs how) {
-  auto tables = every_table_of(backend, how);
+std::vector<Table> tables_by_hosts(const Backend& backend, RanksAs how) {
+  auto tables = every_table(backend, how);
   std::erase_if(tables, [](const Table& table) {
     return table.size < 4 || (table.kind != Kind::allreduce && table.kind != Kind::allgather);
   });
   return tables;
 }
 
-std::vector<Table> values_of_several_of(const Backend& backend, RanksAs how) {
-  auto tables = every_table_of(backend, how);
+std::vector<Table> values_of_several(const Backend& backend, RanksAs how) {
+  auto tables = every_table(backend, how);
   std::erase_if(tables, [](const Table& table) {
     return table.size == 1 || table.what != Table::Of::values || table.kind == Kind::barrier;
   });
   return tables;
 }
 
-std::vector<Table> values_of_four_of(const Backend& backend, RanksAs how) {
-  auto tables = every_table_of(backend, how);
+std::vector<Table> values_of_four(const Backend& backend, RanksAs how) {
+  auto tables = every_table(backend, how);
   std::erase_if(tables, [](const Table& table) {
     return table.size != 4 || table.what != Table::Of::values;
   });
+  return tables;
+}
+
+std::vector<Table> tables_of_the_day(std::vector<Table> tables) {
+  std::erase_if(
+      tables, [](const Table& table) { return table.size != 4 || table.how != RanksAs::threads; });
+  return tables;
+}
+
+std::vector<Table> tables_of_the_night(std::vector<Table> tables) {
+  std::erase_if(
+      tables, [](const Table& table) { return table.size == 4 && table.how == RanksAs::threads; });
   return tables;
 }
 

@@ -137,19 +137,17 @@ Backend hierarchical_world_backend() {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(World, Conformance, every_table(world_backend()), table_name);
-INSTANTIATE_TEST_SUITE_P(WorldInProcesses, Conformance,
-                         every_table(world_backend(), RanksAs::processes), table_name);
-INSTANTIATE_TEST_SUITE_P(HierarchicalWorld, Conformance,
-                         tables_by_hosts(hierarchical_world_backend()), table_name);
-INSTANTIATE_TEST_SUITE_P(HierarchicalWorldInProcesses, Conformance,
-                         tables_by_hosts(hierarchical_world_backend(), RanksAs::processes),
-                         table_name);
-INSTANTIATE_TEST_SUITE_P(WorldOnOneHost, Conformance, every_table(one_host_backend()), table_name);
-INSTANTIATE_TEST_SUITE_P(WorldOnOneHostInProcesses, Conformance,
-                         every_table(one_host_backend(), RanksAs::processes), table_name);
+HVD_CONFORMANCE(World, every_table(world_backend()));
+HVD_CONFORMANCE(WorldInProcesses, every_table(world_backend(), RanksAs::processes));
+HVD_CONFORMANCE(HierarchicalWorld, tables_by_hosts(hierarchical_world_backend()));
+HVD_CONFORMANCE(HierarchicalWorldInProcesses,
+                tables_by_hosts(hierarchical_world_backend(), RanksAs::processes));
+HVD_CONFORMANCE(WorldOnOneHost, every_table(one_host_backend()));
+HVD_CONFORMANCE(WorldOnOneHostInProcesses, every_table(one_host_backend(), RanksAs::processes));
+// Heaps are shared by processes alone.
 INSTANTIATE_TEST_SUITE_P(WorldInSharedHeaps, Conformance,
-                         values_of_four(one_host_in_heap_backend(), RanksAs::processes),
+                         ::testing::ValuesIn(values_of_four(one_host_in_heap_backend(),
+                                                            RanksAs::processes)),
                          table_name);
 
 }  // namespace

@@ -125,7 +125,7 @@ class TransportAbort : public ::testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Sockets, TransportAbort, ::testing::Values(1, 3));
 
-TEST_P(TransportAbort, TwoHundredDuringAllreducesLeaveNothingBehind) {
+TEST_P(TransportAbort, NightlyTwoHundredDuringAllreducesLeaveNothingBehind) {
   ManyAborts aborts;
   for (unsigned seed = 0; seed < 5; ++seed) aborts.round(seed);  // whatever is kept for ever
   const auto descriptors_before = descriptors();

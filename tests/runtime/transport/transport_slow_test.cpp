@@ -118,7 +118,7 @@ class SlowMessages : public ::testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Sockets, SlowMessages, ::testing::Values(1, 3));
 
-TEST_P(SlowMessages, MayTakeMuchLongerThanASilenceMay) {
+TEST_P(SlowMessages, NightlyMayTakeMuchLongerThanASilenceMay) {
   constexpr milliseconds kSilence{3'000};
   const milliseconds between(24 * GetParam());
   over_slow_link(between, kAnyNumber, [&](int rank, TcpMesh& mesh, TcpMesh& /*other*/) {

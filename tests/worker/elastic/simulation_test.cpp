@@ -328,7 +328,7 @@ void expect_found(Flaw flaw, const char* what, const ClimateOf& climate_of) {
 }
 
 // A test of the simulation itself: a wrong protocol does not pass.
-TEST(ElasticSimulation, finds_every_flaw) {
+TEST(NightlyElasticSimulation, finds_every_flaw) {
   for (const auto& [flaw, what] :
        {std::pair{Flaw::answers_before_the_mark, "answers before the mark"},
         std::pair{Flaw::resumes_from_the_lowest, "resumes from the lowest"},
@@ -345,7 +345,7 @@ TEST(ElasticSimulation, finds_every_flaw) {
   }
 }
 
-TEST(ElasticSimulation, finds_every_flaw_of_a_suspension) {
+TEST(NightlyElasticSimulation, finds_every_flaw_of_a_suspension) {
   for (const auto& [flaw, what] :
        {std::pair{Flaw::leaves_before_the_state_is_saved, "leaves before the state is saved"},
         std::pair{Flaw::proposes_the_last_world_once, "proposes the last world once"},

@@ -28,7 +28,7 @@ hvd_test(hvd_elastic_test
   worker/process/world_change_test.cpp
   worker/process/world_follower_test.cpp
   LIBRARIES hvd_test_gpus hvd_worker hvd_rendezvous hvd_asio hvd_base nlohmann_json::nlohmann_json
-  LABELS quick
+  LABELS unit asan tsan
   TIMEOUT 300)
 add_dependencies(hvd_elastic_test hvd_elastic_program)
 
@@ -46,12 +46,12 @@ hvd_test(hvd_simulation_test COMPUTES
   worker/elastic/training_history.cpp
   worker/elastic/training_worker.cpp
   LIBRARIES hvd_job hvd_journal hvd_worker
-  LABELS quick)
+  LABELS unit)
 add_test(NAME ElasticSimulation/25000_seeds
   COMMAND hvd_simulation_test --gtest_filter=ElasticSimulation.holds_whatever_happens_at_once)
-set_tests_properties(ElasticSimulation/25000_seeds PROPERTIES LABELS simulation TIMEOUT 900 PROCESSORS 2 COST 100
+set_tests_properties(ElasticSimulation/25000_seeds PROPERTIES LABELS nightly TIMEOUT 900 PROCESSORS 2 COST 100
   ENVIRONMENT HVD_SIMULATION_RUNS=25000)
 add_test(NAME ElasticSimulation/suspensions_of_15000_seeds
   COMMAND hvd_simulation_test --gtest_filter=ElasticSimulation.suspends_whatever_happens_at_once)
-set_tests_properties(ElasticSimulation/suspensions_of_15000_seeds PROPERTIES LABELS simulation TIMEOUT 900 PROCESSORS 2
+set_tests_properties(ElasticSimulation/suspensions_of_15000_seeds PROPERTIES LABELS nightly TIMEOUT 900 PROCESSORS 2
   COST 30 ENVIRONMENT HVD_SIMULATION_RUNS=15000)
