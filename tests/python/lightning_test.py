@@ -1,0 +1,109 @@
+# Lightning's Trainer whose workers are killed in the middle of epochs: the weights have the bits of
+# the job that nobody disturbed, and each sample is drawn once. One process that starts hvdrun.
+import json
+
+import pytest
+from whole_jobs import output_of, program_of
+
+pytest.importorskip("lightning")
+
+PROGRAM = """
+import json, os, signal, sys, warnings
+import lightning.pytorch as pl
+import torch
+import hvd.lightning as hvd
+
+EPOCHS, SAMPLES, BATCH = 2, 42, 4
+kills = [int(step) for step in sys.argv[1:]]
+warnings.filterwarnings("ignore")
+hvd.init()
+torch.manual_seed(5)
+data = torch.utils.data.TensorDataset(torch.randn(SAMPLES, 4), torch.arange(SAMPLES))
+
+
+class Module(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        layers = torch.nn.Linear(4, 8), torch.nn.Dropout(0.2), torch.nn.Linear(8, 1)
+        self.model = torch.nn.Sequential(*layers)
+
+    def loss_of(self, inputs):
+        return (self.model(inputs) - inputs.sum(1, keepdim=True)).pow(2).mean()
+
+    def training_step(self, batch, index):
+        if self.global_step in kills and self.global_step not in state.killed:
+            state.killed = [*state.killed, self.global_step]
+            state.commit()
+            if hvd.rank() == len(state.killed) % hvd.size():
+                os.kill(os.getpid(), signal.SIGKILL)
+        loss = self.loss_of(batch[0])
+        seen = hvd.allgather_object((float(loss), batch[1].tolist()))
+        state.seen = [*state.seen, seen]
+        return loss
+
+    def validation_step(self, batch, index):
+        self.log("val_loss", self.loss_of(batch[0]), sync_dist=True)
+
+    def on_validation_epoch_end(self):
+        state.validated = [*state.validated, float(self.trainer.callback_metrics["val_loss"])]
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.Adam(self.parameters(), lr=0.01)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 4)
+        return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
+
+
+module = Module()
+sampler = hvd.elastic.LoopSampler(data)
+state = hvd.elastic.LoopState(module, sampler=sampler, killed=[], seen=[], validated=[])
+
+
+@hvd.elastic.run
+def train(state):
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_epochs=EPOCHS,
+        strategy=hvd.ElasticStrategy(state),
+        callbacks=[hvd.CommitCallback(state)],
+        use_distributed_sampler=False,
+        num_sanity_val_steps=0,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        logger=False,
+    )
+    loader = torch.utils.data.DataLoader(data, BATCH, sampler=sampler, num_workers=1)
+    check = torch.utils.data.DataLoader(data, BATCH)
+    trainer.fit(module, loader, check, ckpt_path=hvd.checkpoint_of(state))
+    return trainer.global_step, trainer.current_epoch, trainer.world_size, trainer.num_devices
+
+
+steps = -(-SAMPLES // (BATCH * hvd.size())) * EPOCHS
+assert train(state)[:3] == (steps, EPOCHS, hvd.size()), (steps, hvd.size())
+assert len(state.validated) == EPOCHS, state.validated
+if hvd.rank() == 0:
+    bits = b"".join(one.detach().numpy().tobytes() for one in module.parameters())
+    said = [bits.hex(), hvd.generation(), state.seen, state.validated]
+    print(json.dumps(said), flush=True)
+"""
+
+
+def said(tmp_path, *kills):
+    bits, generation, seen, validated = json.loads(output_of(PROGRAM, tmp_path, *kills))
+    for epoch in seen[: len(seen) // 2], seen[len(seen) // 2 :]:
+        drawn = [number for ranks in epoch for _, batch in ranks for number in batch]
+        assert set(drawn) == set(range(42)) and len(drawn) == 42, drawn
+    return bits, generation, seen, validated
+
+
+def test_fit_goes_on_in_the_middle_of_an_epoch(tmp_path):
+    undisturbed, generation, *curves = said(tmp_path)
+    assert generation == 1
+    killed, generation, *curves_killed = said(tmp_path, 2, 6)
+    assert generation >= 3
+    assert curves_killed == curves
+    assert killed == undisturbed
+
+
+def test_the_program_of_the_page_runs_as_it_stands(tmp_path):
+    assert "done" in output_of(program_of("docs/lightning.md"), tmp_path)
