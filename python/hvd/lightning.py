@@ -156,7 +156,8 @@ class CommitCallback(pl.Callback):  # type: ignore[misc]
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         loop, sampler = trainer.fit_loop.epoch_loop, self._state.sampler
         loader = trainer.train_dataloader
-        if getattr(loader, "sampler", None) is not sampler:
+        given: Any = getattr(loader, "sampler", None)
+        if given is not sampler:
             raise ValueError(
                 "the data loader needs the sampler of the state, and the trainer needs "
                 "use_distributed_sampler=False"
