@@ -3,6 +3,7 @@
 #
 #   PYTHONPATH=build/release/python python3 tests/python/soak.py [--steps N] [--every SECONDS]
 import argparse
+import collections
 import os
 import random
 import re
@@ -38,10 +39,12 @@ class Worlds(threading.Thread):
         self.stream = stream
         self.formed = threading.Event()
         self.count = 0
+        self.last = collections.deque(maxlen=40)  # lines
         self.start()
 
     def run(self):
         for line in self.stream:
+            self.last.append(line)
             match = re.match(r"hvdrun: generation \d+: (\d+) worker", line)
             if match:
                 self.count += 1
