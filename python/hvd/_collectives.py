@@ -512,6 +512,20 @@ class Collectives(Generic[T]):
         )
         return self.going_on([tensor], started)
 
+    def broadcast_list(
+        self,
+        tensors: Sequence[Any],
+        root_rank: int,
+        name: str,
+        process_set: ProcessSet = global_process_set,
+    ) -> list[T]:
+        """``broadcast()`` of several tensors at once, called ``name.0`` and so on."""
+        handles = [
+            self.broadcast_async(tensor, root_rank, f"{name}.{index}", process_set)
+            for index, tensor in enumerate(tensors)
+        ]
+        return [handle.wait() for handle in handles]
+
     # --- alltoall ---
 
     def alltoall(

@@ -57,9 +57,10 @@ def _gpu_memory(given: Any) -> dict[str, Any] | None:
     return getattr(given, "__cuda_array_interface__", None)
 
 
-def _array(
+def array_of(
     owner: _core.Work | _core.Memory, address: int, shape: tuple[int, ...], like: np.dtype[Any]
 ) -> NDArray[Any]:
+    """Shows memory of hvd, and keeps its owner."""
     if 0 in shape:
         return np.empty(shape, like)
     # Types that NumPy does not know by itself have no letter of their own.
@@ -106,7 +107,7 @@ class _Arrays(Adapter[Any]):
 
     def result(self, work: _core.Work, result: _work.Tensor, like: NDArray[Any]) -> NDArray[Any]:
         address, shape, _, _ = result
-        return _array(work, address, shape, like.dtype)
+        return array_of(work, address, shape, like.dtype)
 
     def rows_of(self, splits: Any) -> list[int]:
         return _work.whole_numbers(np.asarray(splits).ravel().tolist())
@@ -147,35 +148,35 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> NDArray[
     if size > sys.maxsize:
         raise MemoryError(f"no machine has memory for an array of the shape {extents}")
     memory = _core.Memory(size)
-    return _array(memory, memory.address, extents, like)
+    return array_of(memory, memory.address, extents, like)
 
 
 # Their results are arrays, but where they give what they were given.
-_collectives: Collectives[NDArray[Any]] = Collectives(_Arrays())
+collectives: Collectives[NDArray[Any]] = Collectives(_Arrays())
 
-allgather = _collectives.allgather
-allgather_async = _collectives.allgather_async
-allreduce = _collectives.allreduce
-allreduce_ = _collectives.allreduce_
-allreduce_async = _collectives.allreduce_async
-allreduce_async_ = _collectives.allreduce_async_
-alltoall = _collectives.alltoall
-alltoall_async = _collectives.alltoall_async
-broadcast = _collectives.broadcast
-broadcast_ = _collectives.broadcast_
-broadcast_async = _collectives.broadcast_async
-broadcast_async_ = _collectives.broadcast_async_
-grouped_allgather = _collectives.grouped_allgather
-grouped_allgather_async = _collectives.grouped_allgather_async
-grouped_allreduce = _collectives.grouped_allreduce
-grouped_allreduce_ = _collectives.grouped_allreduce_
-grouped_allreduce_async = _collectives.grouped_allreduce_async
-grouped_allreduce_async_ = _collectives.grouped_allreduce_async_
-grouped_reducescatter = _collectives.grouped_reducescatter
-grouped_reducescatter_async = _collectives.grouped_reducescatter_async
-recv = _collectives.recv
-recv_async = _collectives.recv_async
-reducescatter = _collectives.reducescatter
-reducescatter_async = _collectives.reducescatter_async
-send = _collectives.send
-send_async = _collectives.send_async
+allgather = collectives.allgather
+allgather_async = collectives.allgather_async
+allreduce = collectives.allreduce
+allreduce_ = collectives.allreduce_
+allreduce_async = collectives.allreduce_async
+allreduce_async_ = collectives.allreduce_async_
+alltoall = collectives.alltoall
+alltoall_async = collectives.alltoall_async
+broadcast = collectives.broadcast
+broadcast_ = collectives.broadcast_
+broadcast_async = collectives.broadcast_async
+broadcast_async_ = collectives.broadcast_async_
+grouped_allgather = collectives.grouped_allgather
+grouped_allgather_async = collectives.grouped_allgather_async
+grouped_allreduce = collectives.grouped_allreduce
+grouped_allreduce_ = collectives.grouped_allreduce_
+grouped_allreduce_async = collectives.grouped_allreduce_async
+grouped_allreduce_async_ = collectives.grouped_allreduce_async_
+grouped_reducescatter = collectives.grouped_reducescatter
+grouped_reducescatter_async = collectives.grouped_reducescatter_async
+recv = collectives.recv
+recv_async = collectives.recv_async
+reducescatter = collectives.reducescatter
+reducescatter_async = collectives.reducescatter_async
+send = collectives.send
+send_async = collectives.send_async

@@ -137,8 +137,5 @@ def broadcast_parameters(
         root_rank: a rank of the world, also with a process set.
     """
     leaves, structure = jax.tree.flatten(params)
-    handles = [
-        _collectives.broadcast_async(leaf, root_rank, f"parameters.{index}", process_set)
-        for index, leaf in enumerate(leaves)
-    ]
-    return jax.tree.unflatten(structure, [handle.wait() for handle in handles])
+    values = _collectives.broadcast_list(leaves, root_rank, "parameters", process_set)
+    return jax.tree.unflatten(structure, values)

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 import hvd
+from hvd.arrays import collectives
 
 from .optimizer import DistributedOptimizer
 
@@ -53,11 +54,10 @@ def broadcast_global_variables(
         raise ValueError("Keras 3 has no global variables: give the model, model=...")
     sync_model(model)
     variables = variables_of(model)
-    handles = [
-        hvd.broadcast_async(value, root_rank, f"keras.variable.{index}", process_set)
-        for index, value in enumerate(values_of(variables))
-    ]
-    set_values(variables, [handle.wait() for handle in handles])
+    values = collectives.broadcast_list(
+        values_of(variables), root_rank, "keras.variable", process_set
+    )
+    set_values(variables, values)
 
 
 def load_model(filepath: Any, custom_objects: Any = None, **options: Any) -> Any:
