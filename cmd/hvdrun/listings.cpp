@@ -72,12 +72,12 @@ GpuSupport gpu_support() {
 
 std::string check_build_text(const GpuSupport& gpu) {
 #ifdef HVD_WITH_PYTHON
-  constexpr bool kPyTorch = true;
+  constexpr bool kPython = true;
 #else
-  constexpr bool kPyTorch = false;
+  constexpr bool kPython = false;
 #endif
-  constexpr std::array kFrameworks{Feature{"C++", true}, Feature{"TensorFlow", false},
-                                   Feature{"PyTorch", kPyTorch}, Feature{"MXNet", false}};
+  constexpr std::array kFrameworks{Feature{"C++", true}, Feature{"TensorFlow", kPython},
+                                   Feature{"PyTorch", kPython}, Feature{"MXNet", kPython}};
   constexpr std::array kControllers{Feature{"MPI", false}, Feature{"Gloo", true}};
   const std::array operations{Feature{"NCCL", gpu.built}, Feature{"DDL", false},
                               Feature{"CCL", false}, Feature{"MPI", false}, Feature{"Gloo", true}};

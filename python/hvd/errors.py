@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from . import _core
 
@@ -148,24 +149,32 @@ COLLECTIVE = -9
 HOSTS_UPDATED = -14
 LEFT = -15
 
-_core.set_errors(
-    {
-        -1: NotInitializedError,
-        -2: NotDynamicError,
-        -3: UnknownProcessSetError,
-        -4: NotAMemberError,
-        -5: ShutDownError,
-        -6: DuplicateProcessSetError,
-        INVALID_ARGUMENT: InvalidArgumentError,
-        -8: InitError,
-        COLLECTIVE: HorovodInternalError,
-        -10: InternalError,
-        -11: HvdMemoryError,
-        -12: InvalidArgumentError,
-        -13: LostMemberError,
-        HOSTS_UPDATED: HostsUpdatedInterrupt,
-        LEFT: LeftError,
-        -16: StateLostError,
-        -17: StateDivergedError,
-    }
-)
+_CLASSES: dict[int, type[BaseException]] = {
+    -1: NotInitializedError,
+    -2: NotDynamicError,
+    -3: UnknownProcessSetError,
+    -4: NotAMemberError,
+    -5: ShutDownError,
+    -6: DuplicateProcessSetError,
+    INVALID_ARGUMENT: InvalidArgumentError,
+    -8: InitError,
+    COLLECTIVE: HorovodInternalError,
+    -10: InternalError,
+    -11: HvdMemoryError,
+    -12: InvalidArgumentError,
+    -13: LostMemberError,
+    HOSTS_UPDATED: HostsUpdatedInterrupt,
+    LEFT: LeftError,
+    -16: StateLostError,
+    -17: StateDivergedError,
+}
+_core.set_errors(_CLASSES)
+
+
+def failure_of(code: int, text: str, rank: int, host: str, cause: str) -> BaseException:
+    """The exception of a failure that a library of a framework has put into words."""
+    error: Any = _CLASSES.get(code, HvdError)(text)
+    error.code, error.rank, error.host, error.cause = code, rank, host, cause
+    if isinstance(error, InvalidArgumentError) and _is_found_together(text):
+        return as_disagreement(error)
+    return error

@@ -66,6 +66,52 @@ class Jax(Arrays):
         return self.numpy.asarray(np.asarray(array), dtype)
 
 
+class TensorFlow(Arrays):
+    module = "hvd.tensorflow"
+    floats = (*FLOATS, "bfloat16")
+    can_change = False
+
+    def __init__(self):
+        super().__init__()
+        self.tensorflow = importlib.import_module("tensorflow")
+
+    def make(self, array, dtype=None):
+        tensor = self.tensorflow.constant(np.asarray(array))
+        return tensor if dtype is None else self.tensorflow.cast(tensor, dtype)
+
+    def array_of(self, tensor):
+        return self.tensorflow.cast(tensor, "float64").numpy()
+
+
+class TracedTensorFlow(TensorFlow):
+    """The same calls, each in a function that TensorFlow traces."""
+
+    def __init__(self):
+        super().__init__()
+        self.hvd = _Traced(self.hvd, self.tensorflow.function)
+
+    def __repr__(self):
+        return "tf.function"
+
+
+class _Traced:
+    def __init__(self, module, trace):
+        self._module = module
+        self._trace = trace
+
+    def __getattr__(self, name):
+        function = getattr(self._module, name)
+        is_collective = name.islower() and hasattr(self._module.ops, name)
+        if name.endswith("_async") or not is_collective:
+            return function
+
+        def call(*arguments, **options):
+            traced = self._trace(lambda: function(*arguments, **options), autograph=False)
+            return self._module.elastic.raises_failures_of_hvd(traced)()
+
+        return call
+
+
 class MxNet(Arrays):
     module = "hvd.mxnet"
     integers = ("uint8", "int8", "int32", "int64")
@@ -88,7 +134,7 @@ class MxNet(Arrays):
 
 def installed():
     found = []
-    for adapter in (Arrays, Torch, Jax, MxNet):
+    for adapter in (Arrays, Torch, Jax, MxNet, TensorFlow, TracedTensorFlow):
         try:
             found.append(adapter())
         except ImportError:

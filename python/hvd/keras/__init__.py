@@ -1,4 +1,4 @@
-"""hvd for Keras 3, on its backends PyTorch and JAX, with Horovod's names, arguments and meanings.
+"""hvd for Keras 3, on PyTorch, TensorFlow and JAX, with Horovod's names, arguments and meanings.
 
     import keras
     import hvd.keras as hvd

@@ -18,6 +18,7 @@ train(state)
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -76,12 +77,11 @@ class KerasState(ObjectState):
 
 
 def run(function: Callable[..., _Result]) -> Callable[..., _Result]:
-    """``hvd.elastic.run``, which also knows the exceptions that JAX makes of hvd's."""
-    if keras.backend.backend() != "jax":
+    """``hvd.elastic.run``, which also knows the exceptions that the backend makes of hvd's."""
+    backend = keras.backend.backend()
+    if backend not in ("jax", "tensorflow"):
         return hvd.elastic.run(function)
-    from hvd.jax.elastic import raises_failures_of_hvd
-
-    return hvd.elastic.run(raises_failures_of_hvd(function))
+    return importlib.import_module(f"hvd.{backend}.elastic").run(function)
 
 
 class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]

@@ -29,14 +29,24 @@ def _by_jax(gradients: Sequence[Any], call: ReduceArguments) -> list[Any]:
     return ops.reduce_tree(list(gradients), call)
 
 
+def _by_tensorflow(gradients: Sequence[Any], call: ReduceArguments) -> list[Any]:
+    from hvd.tensorflow.gradients import Reduction
+
+    return Reduction(call).reduce(gradients)
+
+
 @functools.cache
 def reduce_of_backend() -> Reduce:
     """Gives the function for Keras's backend. ImportError: hvd has none for it."""
     backend = keras.backend.backend()
-    functions: dict[str, Reduce] = {"torch": _by_torch, "jax": _by_jax}
+    functions: dict[str, Reduce] = {
+        "torch": _by_torch,
+        "jax": _by_jax,
+        "tensorflow": _by_tensorflow,
+    }
     if backend not in functions:
         raise ImportError(
-            f'hvd.keras works with the backends torch and jax of Keras, not with "{backend}": '
-            "KERAS_BACKEND=torch or KERAS_BACKEND=jax chooses one"
+            f"hvd.keras works with the backends {', '.join(functions)} of Keras, not with "
+            f'"{backend}": KERAS_BACKEND chooses one'
         )
     return functions[backend]
