@@ -16,7 +16,7 @@ from .elastic import (
     UpdateBatchStateCallback,
     UpdateEpochStateCallback,
 )
-from .variables import broadcast_global_variables, sync_model
+from .variables import broadcast_global_variables, build_optimizer, sync_model
 
 __all__ = [
     "BestModelCheckpoint",
@@ -50,7 +50,8 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
             self._is_done = True
 
     def on_train_begin(self, logs: Any = None) -> None:
-        if self.model.built and self.model.optimizer.built:
+        if self.model.built:
+            build_optimizer(self.model, self.model.optimizer)
             self._broadcast()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:

@@ -27,7 +27,7 @@ import keras
 import hvd.elastic
 from hvd.elastic import ElasticSampler, ObjectState, State
 
-from .variables import set_values, sync_model, values_of, variables_of
+from .variables import build_optimizer, set_values, sync_model, values_of, variables_of
 
 __all__ = [
     "CommitStateCallback",
@@ -61,8 +61,7 @@ class KerasState(ObjectState):
                 "model.build(shape), or by an Input() in front"
             )
         optimizer = getattr(model, "optimizer", None) if optimizer is None else optimizer
-        if optimizer is not None and not optimizer.built:
-            optimizer.build(model.trainable_variables)
+        build_optimizer(model, optimizer)
         self.model = model
         self.optimizer = optimizer
 

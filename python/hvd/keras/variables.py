@@ -24,6 +24,12 @@ def sync_model(model: Any) -> None:
         sync()
 
 
+def build_optimizer(model: Any, optimizer: Any) -> None:
+    """Makes the variables of the optimizer of a model that is built, if they are not there yet."""
+    if optimizer is not None and not optimizer.built:
+        optimizer.build(model.trainable_variables)
+
+
 def variables_of(model: Any, optimizer: Any = None) -> list[Any]:
     """The variables of a model and of its optimizer, in the order in which both were built."""
     optimizer = getattr(model, "optimizer", None) if optimizer is None else optimizer

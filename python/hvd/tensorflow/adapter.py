@@ -17,6 +17,9 @@ from hvd._work import TYPES
 from hvd.arrays import array_of
 from hvd.errors import UnsupportedTypeError
 
+# TensorFlow 2.13 makes no empty tensors of these types.
+_ALLOCATED_AS = {tf.int8: tf.uint8, tf.int16: tf.float16, tf.uint16: tf.float16}
+
 
 def _memory_of(tensor: tf.Tensor) -> np.ndarray[Any, Any]:
     """Shows the elements, without a copy."""
@@ -34,25 +37,23 @@ class _Tensors(Adapter[tf.Tensor]):
                 "a tensor with elements is needed, not one that TensorFlow traces: the calls of "
                 "hvd without _async in their names can be in a tf.function"
             )
+        if tensor.dtype.name not in TYPES:
+            raise UnsupportedTypeError(f"hvd cannot send elements of type {tensor.dtype.name}")
         if "CPU" not in tensor.device:
             with tf.device("CPU"):
                 tensor = tf.identity(tensor)
         return tensor
 
     def describe(self, tensor: tf.Tensor) -> _work.Tensor:
-        number = TYPES.get(tensor.dtype.name)
-        if number is None:
-            raise UnsupportedTypeError(f"hvd cannot send elements of type {tensor.dtype.name}")
         shape: Any = tensor.shape
+        number = TYPES[tensor.dtype.name]
         return (_memory_of(tensor).ctypes.data, tuple(shape), number, _work.HOST)
 
     def empty_like(self, tensor: tf.Tensor) -> tf.Tensor:
-        return self._empty(tensor.shape, tensor.dtype)
-
-    @staticmethod
-    def _empty(shape: Any, dtype: tf.DType) -> tf.Tensor:
+        dtype = _ALLOCATED_AS.get(tensor.dtype, tensor.dtype)
         with tf.device("CPU"):
-            return tf.raw_ops.Empty(shape=shape, dtype=dtype)
+            made = tf.raw_ops.Empty(shape=tensor.shape, dtype=dtype)
+            return made if dtype == tensor.dtype else tf.bitcast(made, tensor.dtype)
 
     def result(self, work: _core.Work, result: _work.Tensor, like: tf.Tensor) -> tf.Tensor:
         address, shape, _, _ = result
