@@ -160,6 +160,14 @@ def test_gradients_within_a_process_set(compiled, even_and_odd):
     np.testing.assert_allclose(gradients[1], [factor / len(ranks)] * 2)
 
 
+def test_adasum_and_splits_that_are_no_whole_numbers(compiled):
+    same = tf.constant([1.0, 2.0, 3.0])
+    result = compiled(lambda: hvd.allreduce(same, op=hvd.Adasum))()
+    np.testing.assert_allclose(result, same, rtol=1e-6)
+    with pytest.raises(ValueError, match="splits are whole numbers"):
+        compiled(lambda: hvd.alltoall(mine(2 * hvd.size()), [1.5] * hvd.size()))()
+
+
 # --- functions ---------------------------------------------------------------------------------
 
 

@@ -127,7 +127,9 @@ def exchange(
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """The results, with as many rows as the ranks make of it; then the rows from each rank."""
     tensors = _checked(given)
-    rows: Any = [] if splits is None else splits
+    rows = tf.constant([], tf.int64) if splits is None else tf.convert_to_tensor(splits)
+    if not rows.dtype.is_integer:
+        raise ValueError(f"splits are whole numbers, not of type {rows.dtype.name}")
     results, received = _library.hvd_exchange(
         tensors=tensors,
         splits=tf.cast(rows, tf.int64),
