@@ -17,6 +17,8 @@
 
 /* --- TensorFlow's C API --- */
 
+/* NOLINTBEGIN(readability-identifier-naming): names as TensorFlow has them */
+
 typedef struct TF_Status TF_Status;
 typedef struct TF_Tensor TF_Tensor;
 typedef struct TF_OpKernelContext TF_OpKernelContext;
@@ -77,6 +79,8 @@ size_t TF_DataTypeSize(int type);
 size_t TF_TensorByteSize(const TF_Tensor* tensor);
 void* TF_TensorData(const TF_Tensor* tensor);
 void TF_DeleteTensor(TF_Tensor* tensor);
+
+/* NOLINTEND(readability-identifier-naming) */
 
 /* --- what an operation says --- */
 
@@ -202,7 +206,7 @@ static void finish(TF_OpKernelContext* context, TF_Status* status) {
 /* Work in flight. TensorFlow holds it as the memory of a tensor, the handle of HvdStart, and lets
  * it go after HvdWait, or where a function fails before. */
 typedef struct started_work {
-  int64_t address; /* the element of that tensor: where this struct lies */
+  int64_t address; /* the element of that tensor: where this struct lies, as no copy of it does */
   hvd_handle handle;
   int count;
   TF_Tensor** tensors; /* inputs, then outputs; null: it is the output, too */
@@ -315,10 +319,13 @@ static void wait_for_input(TF_OpKernelContext* context, int index, TF_Status* st
   TF_Tensor* tensor = NULL;
   TF_GetInput(context, index, &tensor, status);
   if (TF_GetCode(status) != kOk) return;
-  const started_work* const work =
-      (const started_work*)(intptr_t) * (int64_t*)TF_TensorData(tensor);
-  const int code = hvd_wait(work->handle);
-  if (code != HVD_OK && TF_GetCode(failure) == kOk) set_failure(failure, code);
+  const started_work* const work = TF_TensorData(tensor);
+  if (work->address != (int64_t)(intptr_t)work) {
+    TF_SetStatus(status, kInvalidArgument, "a handle of hvd has been copied");
+  } else {
+    const int code = hvd_wait(work->handle);
+    if (code != HVD_OK && TF_GetCode(failure) == kOk) set_failure(failure, code);
+  }
   TF_DeleteTensor(tensor);
 }
 
@@ -490,10 +497,10 @@ static TF_OpDefinitionBuilder* define(const char* name) {
 
 static TF_OpDefinitionBuilder* define_collective(const char* name) {
   TF_OpDefinitionBuilder* const definition = define(name);
+  TF_OpDefinitionBuilderAddAttr(definition, "T: list(" TYPES ")");
   static const char* const attributes[] = {
-      "T: list(" TYPES ")",     "kind: int",     "tensor_name: string",  "reduce_op: int = 0",
-      "compression: int = 0",   "root: int = 0", "process_set: int = 0", "prescale: string = '1'",
-      "postscale: string = '1'"};
+      "kind: int",     "tensor_name: string",  "reduce_op: int = 0",     "compression: int = 0",
+      "root: int = 0", "process_set: int = 0", "prescale: string = '1'", "postscale: string = '1'"};
   for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); ++i) {
     TF_OpDefinitionBuilderAddAttr(definition, attributes[i]);
   }

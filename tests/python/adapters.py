@@ -101,8 +101,7 @@ class _Traced:
 
     def __getattr__(self, name):
         function = getattr(self._module, name)
-        is_collective = name.islower() and hasattr(self._module.ops, name)
-        if name.endswith("_async") or not is_collective:
+        if not hasattr(self._module, f"{name}_async"):
             return function
 
         def call(*arguments, **options):

@@ -493,6 +493,26 @@ def test_objects():
     assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
 
 
+def test_a_state_is_restored_and_synced():
+    vector, number = tf.Variable(mine(2)), tf.Variable(tf.cast(hvd.rank(), tf.bfloat16))
+    state = hvd.elastic.TensorFlowState([vector, number], step=hvd.rank())
+    state.save()
+    vector.assign([7.0, 7.0])
+    number.assign(7)
+    state.step = 7
+    state.restore()
+    np.testing.assert_array_equal(vector, mine(2))
+    assert (float(number.value()), state.step) == (hvd.rank(), hvd.rank())
+    state.sync()
+    np.testing.assert_array_equal(vector, [1.0, 2.0])
+    assert (float(number.value()), state.step) == (0, 0)
+    state.variables.pop()
+    with pytest.raises(ValueError, match="there are 1 variables here, and 2 values"):
+        state.restore()
+    with pytest.raises(ValueError, match="sessions of TensorFlow 1"):
+        hvd.elastic.TensorFlowState(session=object())
+
+
 class Line(tf.Module):
     def __init__(self):
         super().__init__()

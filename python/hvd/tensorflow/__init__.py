@@ -27,6 +27,7 @@ from hvd import (
 from hvd._every_framework import *  # noqa: F403
 
 from . import elastic
+from .allreduce_ops import allreduce, grouped_allreduce
 from .functions import broadcast_, broadcast_global_variables, broadcast_variables
 from .gradients import (
     DistributedGradientTape,
@@ -36,7 +37,6 @@ from .gradients import (
 from .ops import (
     allgather,
     allgather_async,
-    allreduce,
     allreduce_async,
     alltoall,
     alltoall_async,
@@ -44,7 +44,6 @@ from .ops import (
     broadcast_async,
     grouped_allgather,
     grouped_allgather_async,
-    grouped_allreduce,
     grouped_allreduce_async,
     grouped_reducescatter,
     grouped_reducescatter_async,

@@ -23,7 +23,6 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-import numpy as np
 import tensorflow as tf
 
 import hvd.elastic
@@ -61,7 +60,7 @@ class TensorFlowState(ObjectState):
         self.variables = list(variables)
 
     def _objects(self) -> Any:
-        return super()._objects(), [np.array(tf.convert_to_tensor(one)) for one in self.variables]
+        return super()._objects(), [tf.convert_to_tensor(one).numpy() for one in self.variables]
 
     def _set_objects(self, objects: Any) -> None:
         others, values = objects

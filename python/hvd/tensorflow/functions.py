@@ -13,7 +13,7 @@ from hvd.basics import ProcessSet, global_process_set
 from . import kernels
 from .adapter import collectives
 from .kernels import not_converted
-from .ops import _plain
+from .ops import plain_call
 
 
 def broadcast_values(
@@ -24,7 +24,7 @@ def broadcast_values(
         return collectives.broadcast_list(values, root_rank, "variable", process_set)
     started = [
         kernels.Started(
-            Kind.BROADCAST, [value], _plain(f"variable.{index}", process_set), root_rank
+            Kind.BROADCAST, [value], plain_call(f"variable.{index}", process_set), root_rank
         )
         for index, value in enumerate(values)
     ]

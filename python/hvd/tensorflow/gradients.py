@@ -12,8 +12,8 @@ from hvd._work import Average, ReduceOp, Sum
 from hvd.basics import ProcessSet, global_process_set
 from hvd.compression import Compression
 
+from .allreduce_ops import reduce_mixed
 from .kernels import not_converted
-from .ops import reduce_mixed
 from .places import size_op
 
 

@@ -1,5 +1,7 @@
 """Collectives on TensorFlow's tensors, outside of ``tf.function`` and in it.
 
+Those of allreduce are in allreduce_ops.py.
+
 Each can be differentiated, as Horovod's can. Ranks call the same collectives with the same names.
 Of those without a name the order counts: that of the calls, or in a function that of their places
 in it. Arguments that are there for Horovod's signature alone are ``device_dense``,
@@ -61,7 +63,8 @@ def _differentiable(
     return list(call(*(tf.convert_to_tensor(tensor) for tensor in given)))
 
 
-def _plain(name: str | None, process_set: ProcessSet) -> ReduceArguments:
+def plain_call(name: str | None, process_set: ProcessSet) -> ReduceArguments:
+    """What a collective is told that does not reduce, or by an average."""
     return ReduceArguments(name=name, process_set=process_set)
 
 
@@ -91,7 +94,7 @@ def reduce_parts(parts: Sequence[Part]) -> list[tf.Tensor]:
     return [one for result, count in results for one in (result if count > 1 else [result])]
 
 
-def _allreduce(tensors: Sequence[Any], call: ReduceArguments) -> list[tf.Tensor]:
+def reduce_group(tensors: Sequence[Any], call: ReduceArguments) -> list[tf.Tensor]:
     """Reduces tensors as one group."""
 
     def gradients_of(given: Any, results: Any, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
@@ -100,125 +103,9 @@ def _allreduce(tensors: Sequence[Any], call: ReduceArguments) -> list[tf.Tensor]
             raise NotImplementedError(
                 f"an allreduce by {ReduceOp(call.op).name} cannot be differentiated"
             )
-        return _allreduce(gradients, call._replace(name=None))
+        return reduce_group(gradients, call._replace(name=None))
 
     return _differentiable(tensors, lambda given: reduce_parts([(given, call)]), gradients_of)
-
-
-def reduce_slices(slices: tf.IndexedSlices, call: ReduceArguments) -> tf.IndexedSlices:
-    """Reduces slices: those of all ranks, one after the other, divided by the ranks' number."""
-    if call.op not in (Average, Sum):
-        raise NotImplementedError(
-            f"an allreduce of IndexedSlices is a sum or an average, not {ReduceOp(call.op).name}"
-        )
-    name = call.name
-    values, indices = (
-        allgather(part, name and f"{name}.{kind}", process_set=call.process_set)
-        for kind, part in (("values", slices.values), ("indices", slices.indices))
-    )
-    factor = call.prescale * call.postscale
-    if factor != 1.0:
-        values *= tf.cast(factor, values.dtype)
-    if call.op == Average:
-        values /= tf.cast(size_op(process_set=call.process_set), values.dtype)
-    return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
-
-
-@not_converted
-def allreduce(
-    tensor: Any,
-    average: bool | None = None,
-    device_dense: str = "",
-    device_sparse: str = "",
-    compression: int = Compression.none,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-    ignore_name_scope: bool = False,
-) -> Any:
-    """Reduces a tensor element by element over all ranks, and gives every rank the result.
-
-    Of ``tf.IndexedSlices`` the values and indices of all ranks are put together, and an average
-    divides by their number.
-
-    Args:
-        tensor: of the same shape and type on all ranks; slices may differ in their number.
-        average: the older form of ``op``: True for Average, False for Sum.
-        compression: Compression.none, .fp16 or .bf16: the type in which elements travel.
-        op: Average (the default), Sum, Adasum, Min, Max or Product.
-        prescale_factor, postscale_factor: elements are multiplied by them before and after.
-        name: the same on all ranks.
-        process_set: the ranks that take part.
-
-    The gradient of a sum or an average is reduced in the same way; others have none.
-    """
-    del device_dense, device_sparse, ignore_name_scope
-    call = reduce_arguments(
-        average, name, op, prescale_factor, postscale_factor, process_set, compression
-    )
-    if isinstance(tensor, tf.IndexedSlices):
-        return reduce_slices(tensor, call)
-    return _allreduce([tensor], call)[0]
-
-
-@not_converted
-def grouped_allreduce(
-    tensors: Sequence[Any],
-    average: bool | None = None,
-    device_dense: str = "",
-    device_sparse: str = "",
-    compression: int = Compression.none,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    ignore_name_scope: bool = False,
-    name: str | None = None,
-) -> list[Any]:
-    """``allreduce()`` of several tensors, which are reduced together, when all are there."""
-    del device_dense, device_sparse, ignore_name_scope
-    call = reduce_arguments(
-        average, name, op, prescale_factor, postscale_factor, process_set, compression
-    )
-    indices = list(range(len(tensors)))
-    return reduce_mixed(tensors, call, [indices], lambda parts: _allreduce(*parts[0]))
-
-
-def reduce_mixed(
-    given: Sequence[Any],
-    call: ReduceArguments,
-    parts: Sequence[Sequence[int]],
-    reduce: Callable[[list[Part]], list[tf.Tensor]] = reduce_parts,
-) -> list[Any]:
-    """Reduces tensors, and ``tf.IndexedSlices`` each by itself. What is None stays so.
-
-    Args:
-        parts: the indices of those that are to be reduced together.
-    """
-    results: list[Any] = list(given)
-    sparse = [i for i, one in enumerate(results) if isinstance(one, tf.IndexedSlices)]
-    left_out = {*sparse, *(i for i, one in enumerate(results) if one is None)}
-    dense = [[i for i in part if i not in left_out] for part in parts]
-    dense = [part for part in dense if part]
-    if dense:
-        named = [
-            ([results[i] for i in part], _numbered(call, number, len(dense)))
-            for number, part in enumerate(dense)
-        ]
-        for i, result in zip((i for part in dense for i in part), reduce(named)):
-            results[i] = result
-    for i in sparse:
-        own = call._replace(name=call.name and f"{call.name}.slices.{i}")
-        results[i] = reduce_slices(results[i], own)
-    return results
-
-
-def _numbered(call: ReduceArguments, number: int, count: int) -> ReduceArguments:
-    if call.name is None or count == 1:
-        return call
-    return call._replace(name=f"{call.name}.{number}.of.{count}")
 
 
 # --- allgather -------------------------------------------------------------------------------
@@ -252,11 +139,11 @@ def grouped_allgather(
     def results_of(given: list[tf.Tensor]) -> list[tf.Tensor]:
         if tf.executing_eagerly():
             return collectives.grouped_allgather(given, name, process_set)
-        return kernels.exchange(Kind.ALLGATHER, given, _plain(name, process_set))[0]
+        return kernels.exchange(Kind.ALLGATHER, given, plain_call(name, process_set))[0]
 
     def gradients_of(given: Any, results: Any, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
         del results
-        reduced = _allreduce(gradients, _plain(None, process_set))
+        reduced = reduce_group(gradients, plain_call(None, process_set))
         rows = tf.stack([tf.shape(tensor)[0] for tensor in given])
         counts = allgather(rows[tf.newaxis], process_set=process_set)
         before = tf.reduce_sum(counts[: rank_op(process_set=process_set)], axis=0)
@@ -291,12 +178,12 @@ def broadcast(
     def results_of(given: list[tf.Tensor]) -> list[tf.Tensor]:
         if tf.executing_eagerly():
             return [collectives.broadcast(given[0], root_rank, name, process_set)]
-        call = _plain(name, process_set)
+        call = plain_call(name, process_set)
         return kernels.Started.wait([kernels.Started(Kind.BROADCAST, given, call, root_rank)])
 
     def gradients_of(given: Any, results: Any, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
         del given, results
-        reduced = _allreduce(gradients, _plain(None, process_set))[0]
+        reduced = reduce_group(gradients, plain_call(None, process_set))[0]
         is_root = tf.equal(rank_op(), root_rank)
         return [tf.where(is_root, reduced, tf.zeros_like(reduced))]
 
@@ -332,7 +219,7 @@ def alltoall(
                 given[0], splits, name, process_set, with_rows=True
             )
             return list(started.wait())
-        call = _plain(name, process_set)
+        call = plain_call(name, process_set)
         results, received = kernels.exchange(Kind.ALLTOALL, given, call, splits)
         return [*results, received]
 
