@@ -1,9 +1,5 @@
 // The module libhvd_nccl.so, in which all that knows CUDA and NCCL is: found, loaded and asked only
-// when a program uses a GPU, so that one installation serves machines with and without. Once loaded
-// it stays. Safe from any thread.
-//
-// It is looked for where HVD_NCCL_MODULE says; else beside the library or program that this code is
-// in, in ../lib from there, and where the system's loader looks.
+// when a program uses a GPU (runtime/core/loadable.h). Safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +13,7 @@
 #include <hvd/types.h>
 
 #include "base/status.h"
+#include "runtime/core/loadable.h"
 #include "runtime/gpu/copier.h"
 #include "runtime/gpu/gpu.h"
 
@@ -30,9 +27,7 @@ inline constexpr std::uint32_t kModuleInterface = 4;
 
 // The value that the module's one symbol, hvd_nccl_module(), returns. Its functions take no lock of
 // ours.
-struct Module {
-  std::uint32_t interface = kModuleInterface;  // first, whatever else changes
-  std::string_view (*build_id)() = nullptr;    // must be ours
+struct Module : ModuleHead {
   std::string (*libraries)() = nullptr;  // "NCCL 2.28.9 (built with 2.28.9), CUDA runtime 13.0"
   // How many devices this process can use; an error says why there are none.
   Result<int> (*device_count)() = nullptr;

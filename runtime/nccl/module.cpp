@@ -26,8 +26,13 @@ std::string libraries() {
 extern "C" __attribute__((visibility("default"))) const hvd::runtime::gpu::Module*
 hvd_nccl_module() {
   using namespace hvd::runtime::gpu;  // NOLINT(google-build-using-namespace)
-  static const Module only{kModuleInterface, &hvd::build_id, &libraries,
-                           &count_devices,   &CudaGpu::open, &allocate_result,
-                           &release_result,  &record_event,  &CudaCopier::open};
+  static const Module only{{kModuleInterface, &hvd::build_id},
+                           &libraries,
+                           &count_devices,
+                           &CudaGpu::open,
+                           &allocate_result,
+                           &release_result,
+                           &record_event,
+                           &CudaCopier::open};
   return &only;
 }

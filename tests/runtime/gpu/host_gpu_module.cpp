@@ -82,8 +82,7 @@ Result<std::unique_ptr<runtime::gpu::Copier>> open_copier(int /*device*/) {
 
 HVD_EXPORT const hvd::runtime::gpu::Module* hvd_nccl_module() {
   using namespace hvd::test;  // NOLINT(google-build-using-namespace)
-  static const hvd::runtime::gpu::Module only{hvd::runtime::gpu::kModuleInterface,
-                                              &hvd::build_id,
+  static const hvd::runtime::gpu::Module only{{hvd::runtime::gpu::kModuleInterface, &hvd::build_id},
                                               &libraries,
                                               &device_count,
                                               &open,
