@@ -33,8 +33,6 @@ struct GpuWork {
   Status copy_bytes(const void* from, void* to, std::size_t bytes) const;
 };
 
-bool overlap(const void* a, std::size_t bytes_of_a, const void* b, std::size_t bytes_of_b);
-
 // Put everything into the lane. An error that concerns one tensor goes into its outcome, and no
 // further; one that is returned is the world's.
 Status gpu_allreduce(GpuWork& work);

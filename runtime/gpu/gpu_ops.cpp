@@ -122,13 +122,6 @@ Status GpuWork::copy_bytes(const void* from, void* to, std::size_t bytes) const 
   return copy({}, {&all, 1});
 }
 
-bool overlap(const void* a, std::size_t bytes_of_a, const void* b, std::size_t bytes_of_b) {
-  const auto* const first = static_cast<const std::byte*>(a);
-  const auto* const second = static_cast<const std::byte*>(b);
-  const std::less<const std::byte*> before;
-  return before(first, second + bytes_of_b) && before(second, first + bytes_of_a);
-}
-
 std::vector<std::string> tell_over(Mesh& mesh, std::chrono::milliseconds timeout,
                                    const Group& group, const Active& active, std::string own) {
   std::vector<std::string> all(static_cast<std::size_t>(active.size()),

@@ -210,13 +210,10 @@ class GlooAlltoall final : public GlooOperation {
   const std::byte* input_of(const Entry& entry, const std::byte* output, std::size_t output_bytes) {
     const auto* const input = static_cast<const std::byte*>(entry.input);
     const std::size_t bytes = entry.request.bytes();
-    const std::less<const std::byte*> before;
-    if (before(input, output + output_bytes) && before(output, input + bytes)) {
-      std::byte* const copy = buffer_.reserve(bytes);
-      bulk_copy(copy, input, bytes);
-      return copy;
-    }
-    return input;
+    if (!overlap(input, bytes, output, output_bytes)) return input;
+    std::byte* const copy = buffer_.reserve(bytes);
+    bulk_copy(copy, input, bytes);
+    return copy;
   }
 
   FusionBuffer buffer_;

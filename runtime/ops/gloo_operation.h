@@ -47,9 +47,9 @@ class GlooOperation : public Operation {
   // Whether what is gathered or scattered, and so many bytes in all, goes directly between hosts;
   // the timeline is told.
   static bool choose_directly(const Work& work, std::size_t bytes);
-  // As prepare_output(); if there is no memory, throwaway memory in its place, since the others
-  // count on this rank.
-  std::byte* output_of(Entry& entry, const std::vector<std::int64_t>& shape, Outcome& outcome);
+  std::byte* output_of(Entry& entry, const std::vector<std::int64_t>& shape, Outcome& outcome) {
+    return outputs_.prepare(entry, shape, outcome);
+  }
 
  private:
   bool goes_by_hosts(const Response& response) const;
@@ -63,7 +63,7 @@ class GlooOperation : public Operation {
   std::shared_ptr<Mesh> mesh_;
   GlooOperationOptions options_;
   std::size_t world_hosts_;  // 0 without options_.hosts
-  std::vector<std::unique_ptr<std::byte[]>> throwaway_;
+  OutputMemory outputs_;
   std::vector<int> planned_for_;  // ranks of the last plan
   HostPlan plan_;
 };

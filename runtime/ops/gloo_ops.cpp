@@ -46,11 +46,7 @@ GlooOperation::GlooOperation(Kind kind, std::string_view name, std::shared_ptr<M
       world_hosts_(std::set<int>(options.hosts.begin(), options.hosts.end()).size()) {}
 
 bool GlooOperation::enabled(const Response& response, const Group& /*group*/) const {
-  if (response.kind != kind_) return false;
-  for (const auto& tensor : response.tensors) {
-    if (!tensor->request.on_host) return false;
-  }
-  return true;
+  return response.kind == kind_ && is_on_host(response);
 }
 
 Status GlooOperation::execute(const Response& response, const Group& group, const Entries& entries,
@@ -89,7 +85,7 @@ Status GlooOperation::execute(const Response& response, const Group& group, cons
          collective ? &*collective : nullptr},
         peers);
     if (collective) collective->end();
-    throwaway_.clear();
+    outputs_.clear();
     return {};
   } catch (...) {
     return status_of_current_exception(name_);
@@ -132,17 +128,6 @@ bool GlooOperation::choose_directly(const Work& work, std::size_t bytes) {
   const bool direct = work.hosts > 0 && goes_directly(work.hosts, bytes, work.response.link_speed);
   trace::mark_choice(direct ? trace::Activity::direct : trace::Activity::ring);
   return direct;
-}
-
-std::byte* GlooOperation::output_of(Entry& entry, const std::vector<std::int64_t>& shape,
-                                    Outcome& outcome) {
-  const Request& request = entry.request;
-  const auto wanted = shape.empty() ? 1 : shape.front();
-  std::byte* const output = prepare_output(entry, shape, outcome);
-  if (outcome.ok()) return output;
-  const std::size_t bytes = row_bytes(request) * static_cast<std::size_t>(wanted);
-  throwaway_.push_back(std::make_unique<std::byte[]>(bytes));
-  return throwaway_.back().get();
 }
 
 std::vector<std::unique_ptr<Operation>> make_gloo_operations(const std::shared_ptr<Mesh>& mesh,

@@ -1,6 +1,7 @@
 #include "runtime/ops/layout.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "base/text.h"
@@ -73,6 +74,28 @@ std::byte* prepare_output(Entry& entry, const std::vector<std::int64_t>& shape, 
   outcome.output = output;
   outcome.shape = shape;  // it may have the room
   return static_cast<std::byte*>(output);
+}
+
+std::byte* OutputMemory::prepare(Entry& entry, const std::vector<std::int64_t>& shape,
+                                 Outcome& outcome) {
+  std::byte* const output = prepare_output(entry, shape, outcome);
+  if (outcome.ok()) return output;
+  const std::int64_t wanted = shape.empty() ? 1 : shape.front();
+  const std::size_t bytes = row_bytes(entry.request) * static_cast<std::size_t>(wanted);
+  throwaway_.push_back(std::make_unique<std::byte[]>(bytes));
+  return throwaway_.back().get();
+}
+
+bool is_on_host(const Response& response) {
+  return std::all_of(response.tensors.begin(), response.tensors.end(),
+                     [](const auto& tensor) { return tensor->request.on_host; });
+}
+
+bool overlap(const void* a, std::size_t bytes_of_a, const void* b, std::size_t bytes_of_b) {
+  const auto* const first = static_cast<const std::byte*>(a);
+  const auto* const second = static_cast<const std::byte*>(b);
+  const std::less<const std::byte*> before;
+  return before(first, second + bytes_of_b) && before(second, first + bytes_of_a);
 }
 
 // The first number says how many splits were given; 0: the rows are shared evenly.

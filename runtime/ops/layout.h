@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -43,6 +44,17 @@ Rows reducescatter_rows(std::int64_t rows, int set_size, int set_rank);
 // null, too; then nothing will be written there.
 std::byte* prepare_output(Entry& entry, const std::vector<std::int64_t>& shape, Outcome& outcome);
 
+// The outputs of one batch: as prepare_output(), but throwaway memory where there is none, since
+// the other ranks count on this one. For one thread.
+class OutputMemory {
+ public:
+  std::byte* prepare(Entry& entry, const std::vector<std::int64_t>& shape, Outcome& outcome);
+  void clear() { throwaway_.clear(); }
+
+ private:
+  std::vector<std::unique_ptr<std::byte[]>> throwaway_;
+};
+
 // How many rows each rank of the set sends to each, so that every rank comes to the same verdict.
 // One rank's row in it, to be sent around, is split_words(set_size) numbers.
 std::size_t split_words(int set_size);
@@ -56,6 +68,12 @@ std::int64_t split_for(std::span<const std::int64_t> splits, int set_rank,
 
 // Why a broadcast whose root has joined cannot be.
 Status root_has_joined(const Request& request);
+
+// Whether all tensors of the response lie in memory of the host.
+bool is_on_host(const Response& response);
+
+// Whether two extents of memory have a byte in common.
+bool overlap(const void* a, std::size_t bytes_of_a, const void* b, std::size_t bytes_of_b);
 
 // Waits until the inputs are there.
 void await_inputs(const Entries& entries);

@@ -107,9 +107,7 @@ void run_alone(const Response& response, const Group& group, const Entries& entr
 }
 
 bool LocalOperation::enabled(const Response& response, const Group& group) const {
-  return group.size() == 1 &&
-         std::all_of(response.tensors.begin(), response.tensors.end(),
-                     [](const auto& tensor) { return tensor->request.on_host; });
+  return group.size() == 1 && is_on_host(response);
 }
 
 Status LocalOperation::execute(const Response& response, const Group& group, const Entries& entries,

@@ -11,10 +11,7 @@
 namespace hvd::runtime {
 
 bool ShmOperation::enabled(const Response& response, const Group& group) const {
-  if (response.kind != kind_) return false;
-  for (const auto& tensor : response.tensors) {
-    if (!tensor->request.on_host) return false;
-  }
+  if (response.kind != kind_ || !is_on_host(response)) return false;
   const bool reduces = kind_ == Kind::allreduce || kind_ == Kind::reducescatter;
   if (reduces && response.tensors.front()->request.op == ReduceOp::adasum) return false;
   return host_->serves(group.id, group.ranks);
