@@ -174,13 +174,23 @@ constexpr std::array kKnobs{
          .default_text = "0",
          .maximum = kYearInSeconds,
          .help = "Seconds until a stall ends the job; 0: never"},
+    Knob{.flag = "cpu-operations",
+         .config_key = "library_options.cpu_operations",
+         .variable = "HVD_CPU_OPERATIONS",
+         .horovod_name = "HOROVOD_CPU_OPERATIONS",
+         .type = KnobType::text,
+         .default_text = "gloo",
+         .choices = "gloo,mpi",
+         .help =
+             "What reduces tensors of the host: gloo (hvd's own connections and shared memory), "
+             "or mpi in programs that mpirun or srun starts"},
     Knob{.flag = "mpi-threads-disable",
          .config_key = "library_options.mpi_threads_disable",
          .variable = "HVD_MPI_THREADS_DISABLE",
          .horovod_name = "HOROVOD_MPI_THREADS_DISABLE",
          .type = KnobType::boolean,
          .default_text = "0",
-         .help = "Do not ask MPI for threads (for programs built with Horovod on MPI)"},
+         .help = "Do not ask MPI for calls from several threads at the same time"},
     Knob{.flag = "num-nccl-streams",
          .config_key = "library_options.num_nccl_streams",
          .variable = "HVD_NUM_NCCL_STREAMS",
@@ -310,11 +320,16 @@ std::string plain(double number) {
 
 std::string plain_integer(double number) { return std::to_string(std::llround(number)); }
 
-std::optional<bool> parse_boolean(std::string_view text) {
+std::string lower_case(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
+  return lower;
+}
+
+std::optional<bool> parse_boolean(std::string_view text) {
+  const std::string lower = lower_case(text);
   for (const std::string_view yes : {"1", "true", "yes", "on"}) {
     if (lower == yes) return true;
   }
@@ -382,11 +397,11 @@ std::optional<std::string> convert(const Knob& knob, std::string_view text, bool
     }
     case KnobType::text:
       if (text.empty() || text.find('\0') != std::string_view::npos) return std::nullopt;
-      if (!knob.choices.empty()) {
-        const auto choices = split(knob.choices, ',');
-        if (std::find(choices.begin(), choices.end(), text) == choices.end()) return std::nullopt;
+      if (knob.choices.empty()) return std::string(text);
+      for (const auto& choice : split(knob.choices, ',')) {
+        if (lower_case(text) == choice) return choice;
       }
-      return std::string(text);
+      return std::nullopt;
     case KnobType::log_level: {
       const auto level = parse_log_level(text);
       if (!level || *level == LogLevel::off) return std::nullopt;

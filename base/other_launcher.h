@@ -17,6 +17,12 @@ namespace hvd {
 // "1" lets each of several processes be a world of its own.
 inline constexpr std::string_view kAllowSingleVariable = "HVD_ALLOW_SINGLE";
 
+// Why a worker of hvdrun cannot use MPI.
+inline constexpr std::string_view kNoMpiUnderHvdrun =
+    "MPI serves the processes that its own launcher has started, as long as none of them is lost, "
+    "and these are workers of hvdrun. Let the launcher of MPI start the program: "
+    "HVD_CPU_OPERATIONS=mpi mpirun -np 4 PROGRAM";
+
 struct OtherLaunch {
   std::string launcher;       // "Open MPI"
   std::string command;        // what people type to start it: "mpirun"

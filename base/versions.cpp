@@ -2,6 +2,6 @@
 
 namespace hvd {
 
-WireVersions wire_versions() { return {.worker_link = 8, .members = 12}; }
+WireVersions wire_versions() { return {.worker_link = 8, .members = 13}; }
 
 }  // namespace hvd

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "runtime/ops/mpi_world.h"
 #include "worker/process/process_world.h"
 #include "worker/process/status_of.h"
 
@@ -65,5 +66,17 @@ void stop_timeline() {
 }
 
 bool is_homogeneous() { return place_for("is_homogeneous").homogeneous; }
+
+bool mpi_built() { return runtime::mpi::is_built(); }
+
+bool mpi_enabled() {
+  const auto world = worker::ProcessWorld::instance().world();
+  return world && world->uses_mpi();
+}
+
+bool mpi_threads_supported() {
+  place_for("mpi_threads_supported");
+  return mpi_enabled() && runtime::mpi_has_threads();
+}
 
 }  // namespace hvd

@@ -346,7 +346,7 @@ static int run_arguments(const std::vector<std::string>& arguments) {
     case Action::version:
       return print_and_end(version_text());
     case Action::check_build:
-      return print_and_end(check_build_text(gpu_support()));
+      return print_and_end(check_build_text(support()));
     case Action::rendezvous:
       return run_rendezvous(line->rendezvous);
     case Action::agent:

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/other_launcher.h"
 #include "base/text.h"
 #include "cmd/hvdrun/config_file.h"
 #include "cmd/hvdrun/elastic_setup.h"
@@ -137,6 +138,9 @@ driver::ssh::Options ssh_options(const SettingsReader& settings) {
 Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
   if (settings.has("network-interface")) {
     spec.network_interfaces = *parse_interfaces(settings.text("network-interface"));
+  }
+  if (settings.text("cpu-operations") == "mpi") {
+    return invalid(cat(settings.shown("cpu-operations"), ": ", kNoMpiUnderHvdrun));
   }
   spec.advertise_address = settings.text("advertise-address");
   if (settings.has("port-range")) spec.ports = parse_port_range(settings.text("port-range"));

@@ -43,6 +43,20 @@ std::string hosts_text(const std::vector<driver::HostSlots>& hosts) {
   return join(parts, ", ");
 }
 
+constexpr std::string_view kNcclModule = "libhvd_nccl.so";
+constexpr std::string_view kOpenMpiModule = "libhvd_openmpi.so";
+constexpr std::string_view kMpichModule = "libhvd_mpich.so";
+
+std::string path_of_module(std::string_view file) {
+  std::error_code error;
+  const auto own = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  for (const std::string_view library : {"../lib", "../" HVD_LIBDIR, "."}) {
+    const auto module = (own / library / file).lexically_normal();
+    if (std::filesystem::exists(module, error)) return module.string();
+  }
+  return {};
+}
+
 std::string command_text(const driver::JobSpec& spec) {
   std::string text = cat("in ", printable_word(spec.working_directory), ":");
   for (const auto& word : spec.command) text += cat(" ", printable_word(word));
@@ -55,22 +69,23 @@ std::string version_text() {
   return cat("hvdrun " HVD_VERSION_STRING " (build ", build_id(), ")\n");
 }
 
-GpuSupport gpu_support() {
-  GpuSupport gpu;
+Support support() {
 #ifdef HVD_WITH_NCCL
-  gpu.built = true;
+  constexpr bool kNccl = true;
+#else
+  constexpr bool kNccl = false;
 #endif
-  std::error_code error;
-  const auto own = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-  for (const std::string_view library : {"../lib", "../" HVD_LIBDIR, "."}) {
-    const auto module = (own / library / "libhvd_nccl.so").lexically_normal();
-    if (gpu.module.empty() && std::filesystem::exists(module, error)) gpu.module = module.string();
-  }
-  gpu.devices = count_gpus();
-  return gpu;
+  const auto mpis = split(HVD_WITH_MPIS, ',');
+  const auto is_built = [&](std::string_view mpi) {
+    return std::find(mpis.begin(), mpis.end(), mpi) != mpis.end();
+  };
+  return {{kNccl, path_of_module(kNcclModule)},
+          {is_built("openmpi"), path_of_module(kOpenMpiModule)},
+          {is_built("mpich"), path_of_module(kMpichModule)},
+          count_gpus()};
 }
 
-std::string check_build_text(const GpuSupport& gpu) {
+std::string check_build_text(const Support& support) {
 #ifdef HVD_WITH_PYTHON
   constexpr bool kPython = true;
 #else
@@ -79,12 +94,19 @@ std::string check_build_text(const GpuSupport& gpu) {
   constexpr std::array kFrameworks{Feature{"C++", true}, Feature{"TensorFlow", kPython},
                                    Feature{"PyTorch", kPython}, Feature{"MXNet", kPython}};
   constexpr std::array kControllers{Feature{"MPI", false}, Feature{"Gloo", true}};
-  const std::array operations{Feature{"NCCL", gpu.built}, Feature{"DDL", false},
-                              Feature{"CCL", false}, Feature{"MPI", false}, Feature{"Gloo", true}};
-  const std::string module = gpu.module.empty() ? "libhvd_nccl.so: not found beside hvdrun"
-                                                : cat("libhvd_nccl.so: ", gpu.module);
-  const std::string gpus = cat("NVIDIA GPUs: ", gpu.devices);
-  const std::array here{Feature{module, !gpu.module.empty()}, Feature{gpus, gpu.devices > 0}};
+  const bool mpi = support.open_mpi.built || support.mpich.built;
+  const std::array operations{Feature{"NCCL", support.nccl.built}, Feature{"DDL", false},
+                              Feature{"CCL", false}, Feature{"MPI", mpi}, Feature{"Gloo", true}};
+  const auto place_of = [](std::string_view file, const ModuleSupport& module) {
+    return cat(file, ": ", module.path.empty() ? "not found beside hvdrun" : module.path);
+  };
+  const std::string nccl = place_of(kNcclModule, support.nccl);
+  const std::string open_mpi = place_of(kOpenMpiModule, support.open_mpi);
+  const std::string mpich = place_of(kMpichModule, support.mpich);
+  const std::string gpus = cat("NVIDIA GPUs: ", support.gpus);
+  const std::array here{Feature{nccl, !support.nccl.path.empty()}, Feature{gpus, support.gpus > 0},
+                        Feature{open_mpi, !support.open_mpi.path.empty()},
+                        Feature{mpich, !support.mpich.path.empty()}};
   return cat("hvd v" HVD_VERSION_STRING ":\n", section("Available Frameworks", kFrameworks),
              section("Available Controllers", kControllers),
              section("Available Tensor Operations", operations), section("On This Machine", here));

@@ -1,5 +1,5 @@
 // Texts that hvdrun prints instead of running a job: --version, --check-build, --dry-run,
-// --print-env. Pure, except for gpu_support().
+// --print-env. Pure, except for support().
 #pragma once
 
 #include <string>
@@ -11,17 +11,22 @@
 namespace hvd::cli {
 
 std::string version_text();
-// Support for tensors on GPUs.
-struct GpuSupport {
-  bool built = false;
-  std::string module;  // its path; empty: not found
-  int devices = 0;     // of this machine
+// A module of the library that is loaded at run time.
+struct ModuleSupport {
+  bool built = false;  // by the build that hvdrun is of
+  std::string path;    // empty: not found
+};
+struct Support {
+  ModuleSupport nccl;
+  ModuleSupport open_mpi;
+  ModuleSupport mpich;
+  int gpus = 0;  // of this machine
 };
 // Reads /dev and the folders beside hvdrun.
-GpuSupport gpu_support();
+Support support();
 // The frameworks, controllers and operations of this build, in Horovod's layout, and which of them
 // can run here.
-std::string check_build_text(const GpuSupport& gpu);
+std::string check_build_text(const Support& support);
 // A table of rank, host, slot and the local and cross ranks, then the command as a shell would read
 // it.
 std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan);

@@ -129,6 +129,9 @@ PLACE(local_size)
 PLACE(cross_rank)
 PLACE(cross_size)
 PLACE(is_homogeneous)
+PLACE(mpi_built)
+PLACE(mpi_enabled)
+PLACE(mpi_threads_supported)
 PLACE(cuda_device)
 PLACE(cuda_device_count)
 #undef PLACE
@@ -280,6 +283,10 @@ static PyMethodDef functions[] = {
     {"cross_size", cross_size, METH_NOARGS, "The number of ranks of this local rank."},
     {"is_homogeneous", is_homogeneous, METH_NOARGS, "1: all hosts have as many ranks."},
     {"cuda_device", cuda_device, METH_NOARGS, "The number of this worker's GPU."},
+    {"mpi_built", mpi_built, METH_NOARGS, "1: there is a module for an MPI."},
+    {"mpi_enabled", mpi_enabled, METH_NOARGS, "1: this world uses MPI."},
+    {"mpi_threads_supported", mpi_threads_supported, METH_NOARGS,
+     "1: it does, and MPI takes calls from several threads."},
     {"cuda_device_count", cuda_device_count, METH_NOARGS, "How many GPUs hvd can use."},
     {"generation", generation, METH_NOARGS, "The number of the world."},
     {"add_process_set", add_process_set, METH_VARARGS,

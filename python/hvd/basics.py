@@ -263,20 +263,21 @@ def stop_timeline() -> None:
 
 
 def mpi_threads_supported() -> bool:
-    """False: there is no MPI in hvd. Raises NotInitializedError before ``init()``."""
-    if not is_initialized():
-        raise NotInitializedError("hvd.init() comes first")
-    return False
+    """Whether this world uses MPI, and MPI takes calls from several threads at the same time.
+
+    Raises NotInitializedError before ``init()``.
+    """
+    return bool(_core.mpi_threads_supported())
 
 
 def mpi_built() -> bool:
-    """False: hvd needs no MPI."""
-    return False
+    """Whether this installation has a module for Open MPI or MPICH."""
+    return bool(_core.mpi_built())
 
 
 def mpi_enabled() -> bool:
-    """False: hvd needs no MPI."""
-    return False
+    """Whether this world uses MPI for tensors of the host (``HVD_CPU_OPERATIONS=mpi``)."""
+    return bool(_core.mpi_enabled())
 
 
 def gloo_built() -> bool:

@@ -34,7 +34,15 @@ Status other_version(const WorldSpec& spec, std::uint32_t first, int rank,
 }  // namespace
 
 std::string Introduction::encode() const {
-  return WireWriter().u32(version).str(build).str(control).str(data).str(sets).str(host).take();
+  return WireWriter()
+      .u32(version)
+      .str(build)
+      .str(control)
+      .str(data)
+      .str(sets)
+      .str(host)
+      .u8(mpi ? 1 : 0)
+      .take();
 }
 
 Result<Introduction> Introduction::decode(std::string_view bytes, int rank) {
@@ -48,6 +56,7 @@ Result<Introduction> Introduction::decode(std::string_view bytes, int rank) {
   introduction.data = in.str();
   introduction.sets = in.str();
   introduction.host = in.str();
+  introduction.mpi = in.u8() != 0;
   HVD_RETURN_IF_ERROR(in.finish(cat("the introduction of rank ", rank)));
   return introduction;
 }
@@ -90,6 +99,14 @@ Result<std::vector<Introduction>> read_introductions(const WorldSpec& spec,
           Code::invalid_argument,
           cat("Mismatched process sets: rank 0 (", member(spec, 0).worker, ") wants ", first.sets,
               ", but rank ", rank, " (", member(spec, rank).worker, ") wants ", last.sets));
+    }
+    if (last.mpi != first.mpi) {
+      const int with = first.mpi ? 0 : rank;
+      const int without = first.mpi ? rank : 0;
+      return Status(Code::invalid_argument,
+                    cat("rank ", with, " on ", member(spec, with).worker,
+                        " has HVD_CPU_OPERATIONS=mpi, and rank ", without, " on ",
+                        member(spec, without).worker, " has not: set it for all of them"));
     }
   }
   return all;

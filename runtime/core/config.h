@@ -25,8 +25,17 @@ enum class Transport {
   gloo_tcp,  // ops/gloo_mesh.h, Gloo's own, for comparison
 };
 
+// The operations that are asked first for tensors of the host.
+enum class CpuOperations {
+  gloo,  // over our connections, and in shared memory
+  mpi,   // ops/mpi_ops.h; then gloo
+};
+
 struct Config {
   Transport transport = Transport::hvd;
+  CpuOperations cpu_operations = CpuOperations::gloo;
+  // Whether MPI is to be ready for calls of several threads, those of the program.
+  bool mpi_threads = true;
   // Where the listeners of this rank take their ports; not those of gloo_tcp.
   ListenPorts ports = {};
   // Data connections between two ranks, over which large messages are split; of our transport.

@@ -111,6 +111,7 @@ static void before_init(void) {
   REFUSED(hvd_cross_rank(), none, "init");
   REFUSED(hvd_cross_size(), none, "init");
   REFUSED(hvd_is_homogeneous(), none, "init");
+  REFUSED(hvd_mpi_threads_supported(), none, "init");
   REFUSED(hvd_start_timeline("/tmp/x", 0), none, "init");
   REFUSED(hvd_stop_timeline(), none, "init");
   REFUSED(hvd_allreduce(&tensor, NULL, NULL), none, "init");
@@ -918,6 +919,7 @@ static int work(void) {
   size = hvd_size();
   CHECK(rank >= 0 && rank < size && hvd_local_size() == size && hvd_local_rank() == rank);
   CHECK(hvd_cross_rank() == 0 && hvd_cross_size() == 1 && hvd_is_homogeneous() == 1);
+  CHECK(hvd_mpi_enabled() == 0 && hvd_mpi_threads_supported() == 0 && hvd_mpi_built() >= 0);
   allreduces();
   moves();
   objects();

@@ -60,6 +60,24 @@ hvd_test(hvd_seam_test
 add_dependencies(hvd_seam_test hvdrun hvd-agent hvd_gradients_program hvd_c_api_program hvd_c_elastic_program
   hvd_framework_program hvd_worker_program)
 
+# Collectives over MPI. Programs that use it besides are compiled for one MPI.
+hvd_test(hvd_mpi_test
+  e2e/job_test.cpp
+  worker/launch/mpi_test.cpp
+  DEFINITIONS HVD_MODULES="${CMAKE_LIBRARY_OUTPUT_DIRECTORY}" HVD_PYTHON_DIR="${PROJECT_BINARY_DIR}/python"
+  LABELS e2e
+  TIMEOUT 300)
+add_dependencies(hvd_mpi_test hvdrun hvd-agent hvd_worker_program conforms)
+if(TARGET hvd_python)
+  add_dependencies(hvd_mpi_test hvd_python)
+endif()
+foreach(mpi IN LISTS HVD_MPIS)
+  add_executable(hvd_${mpi}_program worker/mpi_program.cpp)
+  hvd_compile_options(hvd_${mpi}_program)
+  target_link_libraries(hvd_${mpi}_program PRIVATE hvd PkgConfig::HVD_${mpi})
+  add_dependencies(hvd_mpi_test hvd_${mpi} hvd_${mpi}_program)
+endforeach()
+
 # hvd/torch.h, with its warnings as users see them. Whoever includes LibTorch compiles for long.
 if(TARGET hvd_libtorch AND TARGET libtorch_fashion)
   add_executable(hvd_torch_program worker/torch_program.cpp)

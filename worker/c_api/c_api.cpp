@@ -322,6 +322,9 @@ int hvd_local_size(void) { return guard(hvd::local_size); }
 int hvd_cross_rank(void) { return guard(hvd::cross_rank); }
 int hvd_cross_size(void) { return guard(hvd::cross_size); }
 int hvd_is_homogeneous(void) { return guard(hvd::is_homogeneous); }
+int hvd_mpi_built(void) { return guard(hvd::mpi_built); }
+int hvd_mpi_enabled(void) { return guard(hvd::mpi_enabled); }
+int hvd_mpi_threads_supported(void) { return guard(hvd::mpi_threads_supported); }
 
 int hvd_start_timeline(const char* path, int mark_cycles) {
   return guard([&] {

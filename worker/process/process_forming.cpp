@@ -230,6 +230,9 @@ Status ProcessWorld::init_as_worker(const std::string& descriptor) {
   HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), "hvd"));
   auto settings = settings_from_environment(process_environment());
   HVD_RETURN_IF_ERROR(settings.status());
+  if (settings->config.cpu_operations == runtime::CpuOperations::mpi) {
+    return {Code::failed_precondition, cat("HVD_CPU_OPERATIONS=mpi: ", kNoMpiUnderHvdrun)};
+  }
   settings_ = std::move(*settings);
   HVD_RETURN_IF_ERROR(open_agent(descriptor));
   const auto& welcome = agent_->welcome();

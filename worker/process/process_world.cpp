@@ -14,6 +14,7 @@
 #include "base/security/crypto.h"
 #include "base/text.h"
 #include "runtime/core/threads.h"
+#include "runtime/ops/mpi_world.h"
 
 namespace hvd::worker {
 namespace {
@@ -239,6 +240,8 @@ void ProcessWorld::end_of_program(int exit_code) {
   const std::unique_lock lock(lifecycle_mutex_, std::try_to_lock);
   if (!lock) return;
   teardown_.close();
+  // The other processes of a launcher wait in MPI for those that end in order.
+  if (exit_code == 0) runtime::end_mpi();
   launcher_.reset();
 }
 

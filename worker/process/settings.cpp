@@ -139,6 +139,11 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
   HVD_RETURN_IF_ERROR(read_number("HVD_GLOO_TIMEOUT_SECONDS", lookup, [&](double count) {
     config.collective_timeout = seconds(count);
   }));
+  auto operations = text_of("HVD_CPU_OPERATIONS", lookup);
+  HVD_RETURN_IF_ERROR(operations.status());
+  if (operations->value_or("gloo") == "mpi") config.cpu_operations = runtime::CpuOperations::mpi;
+  HVD_RETURN_IF_ERROR(read_number("HVD_MPI_THREADS_DISABLE", lookup,
+                                  [&](double disable) { config.mpi_threads = disable == 0; }));
   auto transport = text_of("HVD_TRANSPORT", lookup);
   HVD_RETURN_IF_ERROR(transport.status());
   if (transport->value_or("hvd") == "gloo-tcp") config.transport = runtime::Transport::gloo_tcp;

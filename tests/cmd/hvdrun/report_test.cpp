@@ -244,10 +244,19 @@ TEST(Listings, CheckBuildMarksWhatThisBuildHas) {
   EXPECT_NE(text.find("    [ ] libhvd_nccl.so: not found beside hvdrun\n"), std::string::npos)
       << text;
 
-  const std::string with = check_build_text({true, "/opt/lib/libhvd_nccl.so", 8});
+  EXPECT_NE(text.find("    [ ] MPI\n    [X] Gloo\n\nOn This Machine"), std::string::npos) << text;
+
+  const std::string with = check_build_text(
+      {{true, "/opt/lib/libhvd_nccl.so"}, {true, "/opt/lib/libhvd_openmpi.so"}, {}, 8});
   EXPECT_NE(with.find("    [X] NCCL\n"), std::string::npos) << with;
   EXPECT_NE(with.find("    [X] NVIDIA GPUs: 8\n"), std::string::npos) << with;
   EXPECT_NE(with.find("    [X] libhvd_nccl.so: /opt/lib/libhvd_nccl.so\n"), std::string::npos)
+      << with;
+  EXPECT_NE(with.find("    [X] MPI\n    [X] Gloo\n\nOn This Machine"), std::string::npos) << with;
+  EXPECT_NE(with.find("    [X] libhvd_openmpi.so: /opt/lib/libhvd_openmpi.so\n"),
+            std::string::npos)
+      << with;
+  EXPECT_NE(with.find("    [ ] libhvd_mpich.so: not found beside hvdrun\n"), std::string::npos)
       << with;
 }
 

@@ -1,9 +1,9 @@
 // A worker that runs a brief form of the conformance tables (tests/runtime/ops/conformance.h)
-// through the public API: every collective, some types and sizes (--brief: only float), in place
-// and not, with factors and compression; in the world, in a set that spans hosts and has gaps, and
-// in one of neighbours. Says "ok RANK, memory M, bits B" at its end: whether it has memory that it
-// shares, and a digest of a sum whose rounding tells the order of its additions. Errors are
-// printed on stderr.
+// through the public API: every collective, some types (--brief: only float; --every-type) and
+// sizes, in place and not, with factors and compression; in the world, in a set that spans hosts
+// and has gaps, and in one of neighbours. Says "ok RANK, memory M, bits B" at its end: whether it
+// has memory that it shares, and a digest of a sum whose rounding tells the order of its additions.
+// Errors are printed on stderr.
 #include <cstdio>
 #include <fstream>
 #include <future>
@@ -92,8 +92,16 @@ class Worker final : public RankUnderTest {
 constexpr hvd::Collective kKinds[] = {hvd::Collective::allreduce, hvd::Collective::reducescatter,
                                       hvd::Collective::allgather, hvd::Collective::broadcast,
                                       hvd::Collective::alltoall,  hvd::Collective::barrier};
-constexpr hvd::DataType kTypes[] = {hvd::DataType::uint8, hvd::DataType::int64,
-                                    hvd::DataType::float16, hvd::DataType::float32};
+constexpr hvd::DataType kSomeTypes[] = {hvd::DataType::uint8, hvd::DataType::int64,
+                                        hvd::DataType::float16, hvd::DataType::float32};
+
+enum class Types { usual, some, all };
+
+std::vector<hvd::DataType> types_of(Types types) {
+  if (types == Types::usual) return {hvd::DataType::float32};
+  if (types == Types::some) return {std::begin(kSomeTypes), std::end(kSomeTypes)};
+  return {std::begin(hvd::test::kAllTypes), std::end(hvd::test::kAllTypes)};
+}
 
 bool reduces(hvd::Collective kind) {
   return kind == hvd::Collective::allreduce || kind == hvd::Collective::reducescatter;
@@ -106,22 +114,21 @@ std::vector<std::vector<std::vector<std::int64_t>>> shapes_for(hvd::DataType typ
   return all;
 }
 
-// `brief`: no more than one type and operation.
-void run_kind(Worker& self, Call call, bool brief) {
+void run_kind(Worker& self, Call call, Types types) {
   if (call.kind == hvd::Collective::barrier) {
     call.shapes = {{0}};
     hvd::test::run_and_check(self, hvd::rank(), call);
     return;
   }
-  for (const auto type : kTypes) {
+  for (const auto type : types_of(types)) {
     const bool usual = type == hvd::DataType::float32;
-    if (brief && !usual) continue;
     call.type = type;
-    const bool several = reduces(call.kind) && usual && !brief;
-    for (const auto op : {hvd::Sum, hvd::Average, hvd::Max, hvd::Adasum}) {
+    const bool several =
+        reduces(call.kind) && (types == Types::all || (usual && types == Types::some));
+    for (const auto op : {hvd::Sum, hvd::Average, hvd::Max, hvd::Min, hvd::Product, hvd::Adasum}) {
       if (op != hvd::Sum && !several) continue;
       const bool adasum = op == hvd::Adasum;
-      if (adasum && call.kind != hvd::Collective::allreduce) continue;
+      if (adasum && (call.kind != hvd::Collective::allreduce || !usual)) continue;
       call.op = op;
       call.tolerance = adasum ? 1e-5 : 0;
       for (const auto& shapes : shapes_for(type)) {
@@ -177,7 +184,7 @@ std::uint64_t digest_of_sum() {
   return digest;
 }
 
-int conform(bool brief) {
+int conform(Types types) {
   hvd::init({.dynamic_process_sets = true});
   const auto world = hvd::ProcessSet().ranks();
   // One set without rank 0, on several hosts; one of the first two ranks, which share a host.
@@ -191,7 +198,7 @@ int conform(bool brief) {
       call.kind = kind;
       call.ranks = ranks;
       call.root = ranks.back();
-      run_kind(self, call, brief);
+      run_kind(self, call, types);
       if (::testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed()) return 1;
     }
   }
@@ -208,7 +215,10 @@ int conform(bool brief) {
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   try {
-    return conform(argc > 1 && argv[1] == std::string_view("--brief"));
+    const std::string_view which = argc > 1 ? argv[1] : "";
+    return conform(which == "--brief"        ? Types::usual
+                   : which == "--every-type" ? Types::all
+                                             : Types::some);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "tests/e2e/job_test.h"
+#include "tests/worker/launch/under_mpi.h"
 
 namespace hvd::test {
 namespace {
@@ -347,35 +348,9 @@ TEST_F(WithARendezvous, ARankThatIsTakenIsRefused) {
   EXPECT_NE(refused.err.find("rank 0 is taken in run \"run\""), std::string::npos) << refused.err;
 }
 
-struct MpiLauncher {
-  const char* name;
-  std::string program;
-  Words flags;
-  std::string rank;  // the variable that says it
-};
-
-std::ostream& operator<<(std::ostream& out, const MpiLauncher& one) { return out << one.name; }
-
-class UnderMpi : public OtherLauncherTest, public testing::WithParamInterface<MpiLauncher> {
+class UnderMpi : public UnderMpiTest {
  protected:
-  void SetUp() override {
-    const std::string& program = GetParam().program;
-    if (!std::filesystem::exists(program)) GTEST_SKIP() << program << " is not installed";
-    // Open MPI makes its session directory below HOME and TMPDIR.
-    options_.environment = {{"OMPI_MCA_rmaps_base_oversubscribe", "1"},
-                            {"OMPI_MCA_plm", "isolated"},
-                            {"TMPDIR", directory().string()}};
-  }
-  ExitStatus launch(int processes, const Words& command) {
-    Words words{GetParam().program};
-    words.insert(words.end(), GetParam().flags.begin(), GetParam().flags.end());
-    words.insert(words.end(), {"-np", cat(processes)});
-    words.insert(words.end(), command.begin(), command.end());
-    return run(words, options_);
-  }
-  const std::string& rank_variable() const { return GetParam().rank; }
-
-  ProcessOptions options_;
+  const std::string program_ = binary("hvd_worker_program");
 };
 
 TEST_P(UnderMpi, SeveralProcessesAreOneWorld) {
@@ -407,7 +382,7 @@ TEST_P(UnderMpi, RanksMayGoRoundTheHosts) {
 // in the second case does it pass the exit code on, and it may fail itself while it kills the rest.
 TEST_P(UnderMpi, ALostProcessFailsTheJob) {
   const ExitStatus end = launch(3, {program_, "loss"});
-  if (GetParam().name == std::string("open_mpi")) {
+  if (is_open_mpi()) {
     EXPECT_EQ(end.code, 9) << end.err;
   } else {
     EXPECT_NE(end.code, 0) << end.out;
@@ -439,7 +414,7 @@ TEST_P(UnderMpi, AnInterfaceThatIsNotThereIsNamed) {
 }
 
 TEST_P(UnderMpi, WithoutPmixTheErrorSaysWhatToType) {
-  if (GetParam().name != std::string("open_mpi")) GTEST_SKIP() << "it does not speak PMIx";
+  if (!is_open_mpi()) GTEST_SKIP() << "it does not speak PMIx";
   options_.environment["HVD_PMIX_LIBRARY"] = "libnothing.so";
   const ExitStatus end = launch(3, {program_, "place"});
   EXPECT_NE(end.err.find("since they cannot meet: libnothing.so"), std::string::npos) << end.err;
@@ -484,14 +459,8 @@ TEST_P(UnderMpi, SeveralHvdrunsAreRefusedUnlessEachIsMeant) {
   EXPECT_EQ(allowed.code, 0) << allowed.err;
 }
 
-INSTANTIATE_TEST_SUITE_P(OtherLauncher, UnderMpi,
-                         testing::Values(MpiLauncher{"open_mpi",
-                                                     "/usr/bin/mpirun.openmpi",
-                                                     {"--allow-run-as-root"},
-                                                     "OMPI_COMM_WORLD_RANK"},
-                                         MpiLauncher{
-                                             "mpich", "/usr/bin/mpiexec.hydra", {}, "PMI_RANK"}),
-                         [](const auto& launcher) { return launcher.param.name; });
+INSTANTIATE_TEST_SUITE_P(OtherLauncher, UnderMpi, testing::ValuesIn(mpi_launchers()),
+                         name_of_launcher);
 
 }  // namespace
 }  // namespace hvd::test

@@ -74,6 +74,13 @@ HVD_API int cross_rank();
 HVD_API int cross_size();
 HVD_API bool is_homogeneous();  // every host has the same number of workers
 
+// Whether this installation has a module for an MPI; whether the world of this process uses it for
+// tensors of the host (HVD_CPU_OPERATIONS=mpi; false before init()); and then whether MPI takes
+// calls from several threads at the same time.
+HVD_API bool mpi_built();
+HVD_API bool mpi_enabled();
+HVD_API bool mpi_threads_supported();  // throws NotInitializedError before init()
+
 // Records what the ranks do, all of them, into one file on rank 0's host: Chrome's trace format,
 // which Perfetto opens. Called by rank 0; calls of other ranks change nothing. An existing file is
 // replaced. `mark_cycles` adds a mark for every batch that rank 0 decides. Throws

@@ -1,0 +1,18 @@
+# Open MPI and MPICH, for the modules that know them: each one is taken where pkg-config knows it, and left out where not.
+# HVD_MPI=OFF leaves them out anyway.
+option(HVD_MPI "The modules for Open MPI and MPICH, if they are here" ON)
+set(HVD_MPIS "")
+if(NOT HVD_MPI OR HVD_SANITIZE OR NOT PkgConfig_FOUND)
+  message(STATUS "Without modules for MPI")
+  return()
+endif()
+pkg_search_module(HVD_openmpi QUIET IMPORTED_TARGET ompi-c ompi)
+pkg_search_module(HVD_mpich QUIET IMPORTED_TARGET mpich)
+foreach(mpi openmpi mpich)
+  if(HVD_${mpi}_FOUND)
+    list(APPEND HVD_MPIS ${mpi})
+    message(STATUS "With the module for ${mpi} ${HVD_${mpi}_VERSION}")
+  else()
+    message(STATUS "Without the module for ${mpi}: pkg-config does not know it")
+  endif()
+endforeach()

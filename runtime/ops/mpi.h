@@ -1,0 +1,79 @@
+// MPI as the operations on tensors of the host use it, and the module in which all that knows MPI
+// is: found, loaded and asked only where MPI was chosen (runtime/core/loadable.h). There is one
+// module for each MPI that hvd was built with, since Open MPI and MPICH do not share an ABI.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <hvd/types.h>
+
+#include "base/knobs.h"
+#include "base/status.h"
+#include "runtime/core/arithmetic.h"
+#include "runtime/core/loadable.h"
+
+namespace hvd::runtime::mpi {
+
+// The members of one set. All of them make the same calls in the same order. A call blocks until
+// MPI has done it, and nothing can interrupt it. Numbers are of elements or bytes for each member,
+// at most INT_MAX in all. For one thread at a time.
+class Communicator {
+ public:
+  // All members destroy it, unless the world has failed: then it is left in memory.
+  virtual ~Communicator() = default;
+  // `from` may be `to`. Average sums.
+  virtual Status allreduce(const void* from, void* to, std::size_t elements, DataType type,
+                           ReduceOp op) = 0;
+  // Reduces `data`, and leaves this member's part of the result at its begin.
+  virtual Status reduce_scatter(void* data, std::span<const int> elements, DataType type,
+                                ReduceOp op) = 0;
+  // This member's part lies in its place already.
+  virtual Status allgather(void* data, std::span<const int> bytes) = 0;
+  virtual Status broadcast(void* data, std::size_t bytes, int root) = 0;
+  virtual Status alltoall(const void* from, std::span<const int> sent, void* to,
+                          std::span<const int> received) = 0;
+};
+
+// This process among those that the launcher of MPI has started.
+struct Self {
+  int rank = 0;
+  int size = 0;
+  bool has_threads = false;  // several threads may call MPI at the same time
+};
+
+inline constexpr std::string_view kModuleVariable = "HVD_MPI_MODULE";
+inline constexpr const char* kModuleEntry = "hvd_mpi_module";
+// Changes with everything that a module and its loader must agree about.
+inline constexpr std::uint32_t kModuleInterface = 1;
+
+using ReductionLookup = ReduceFunction (*)(DataType type, ReduceOp op);
+
+struct Module : ModuleHead {
+  std::string (*library)() = nullptr;  // "Open MPI v4.1.4"
+  // Begins MPI, unless the program has. `wants_threads`: it must be ready for several threads.
+  // `reductions`: what MPI has no operation for is computed by these.
+  Result<Self> (*begin)(bool wants_threads, ReductionLookup reductions) = nullptr;
+  // Ends MPI if begin() has begun it. All processes of the launcher must call it.
+  void (*end)() = nullptr;
+  // False once the program has ended MPI.
+  bool (*is_there)() = nullptr;
+  // Of these ranks, in this order; they alone call it, with the same tag. Blocks.
+  Result<std::unique_ptr<Communicator>> (*make)(std::span<const int> ranks, int tag) = nullptr;
+};
+
+// Of "openmpi" and "mpich" the MPI that this process was started by: the one that the program has
+// loaded, else the one whose launcher's variables are there.
+std::string_view kind_of_mpi(const EnvironmentLookup& lookup);
+// Whether a module lies where it would be looked for; loads nothing.
+bool is_built();
+// The module; loads it at the first call that succeeds. Safe from any thread.
+Result<const Module*> module();
+// The module, if it was loaded; else null.
+const Module* loaded_module();
+
+}  // namespace hvd::runtime::mpi
