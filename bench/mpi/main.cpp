@@ -1,7 +1,7 @@
-// [HVD_CPU_OPERATIONS=mpi] mpirun -np RANKS hvd_openmpi_bench [ROUNDS], and hvd_mpich_bench under
-// MPICH's mpiexec: allreduce of float32 through the whole of hvd, side by side with bare calls of
-// MPI for the same bytes, in one buffer and one call for each tensor. The last row is what a
-// negotiation over MPI would cost at least: 64 bytes from each rank gathered and 64 bytes
+// [HVD_CPU_OPERATIONS=mpi] mpirun -np RANKS hvd_openmpi_bench [ROUNDS [ROW]], and hvd_mpich_bench
+// under MPICH's mpiexec: allreduce of float32 through the whole of hvd, side by side with bare
+// calls of MPI for the same bytes, in one buffer and one call for each tensor. The last row is what
+// a negotiation over MPI would cost at least: 64 bytes from each rank gathered and 64 bytes
 // broadcast. The sides take turns in the same processes; medians of what rank 0 sees.
 //
 // HVD_CACHE_CAPACITY=0 shows negotiations in full.
@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 #define OMPI_SKIP_MPICXX 1  // only its C functions
 #define MPICH_SKIP_MPICXX 1
@@ -36,8 +37,15 @@ void reduce_in_place(float* data, std::size_t elements) {
   MPI_Allreduce(MPI_IN_PLACE, data, static_cast<int>(elements), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
-// `calls` in a row, in each turn; times are of one.
-void compare(const std::string& what, const std::vector<std::size_t>& sizes, int turns, int calls) {
+struct Row {
+  std::string what;
+  std::vector<std::size_t> sizes;
+  int turns;
+  int calls;  // in a row, in each turn; times are of one
+};
+
+void compare(const Row& row) {
+  const auto& [what, sizes, turns, calls] = row;
   std::vector<std::vector<float>> tensors;
   std::size_t elements = 0;
   for (const auto size : sizes) {
@@ -86,7 +94,7 @@ void gather_and_broadcast(int turns, int calls) {
   if (rank() == 0) std::printf("%-28s %9s %9.3f\n", "MPI_Gather and MPI_Bcast", "", median(times));
 }
 
-void run(int rounds) {
+void run(int rounds, std::string_view only) {
   init();
   if (rank() == 0) {
     std::printf("%d processes, hvd on %s; medians in ms\n%-28s %9s %9s %9s %8s %8s\n", size(),
@@ -94,10 +102,12 @@ void run(int rounds) {
                 "hvd/each", "hvd/flat");
   }
   for (int round = 0; round < rounds; ++round) {
-    compare("161 tensors, 102 MB", resnet50_sizes(), 7, 1);
-    compare("one tensor of 16 MB", {4 << 20}, 11, 1);
-    compare("one tensor of 1 MB", {1 << 18}, 31, 1);
-    compare("one tensor of 4 KB", {1 << 10}, 31, 20);
+    for (const Row& row :
+         {Row{"161 tensors, 102 MB", resnet50_sizes(), 7, 1},
+          Row{"one tensor of 16 MB", {4 << 20}, 11, 1}, Row{"one tensor of 1 MB", {1 << 18}, 31, 1},
+          Row{"one tensor of 4 KB", {1 << 10}, 31, 20}}) {
+      if (row.what.find(only) != std::string::npos) compare(row);
+    }
     gather_and_broadcast(31, 20);
   }
   shutdown();
@@ -110,7 +120,7 @@ int main(int argc, char** argv) {
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   try {
-    hvd::bench::run(argc > 1 ? std::atoi(argv[1]) : 1);
+    hvd::bench::run(argc > 1 ? std::atoi(argv[1]) : 1, argc > 2 ? argv[2] : "");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

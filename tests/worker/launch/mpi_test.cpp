@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/text.h"
+#include "tests/support/pages.h"
 #include "tests/worker/launch/under_mpi.h"
 
 namespace hvd::test {
@@ -143,6 +144,25 @@ TEST_P(MpiOperations, WithoutTheChoiceNoMpiIsLoaded) {
           "print(hvd.mpi_built(), hvd.mpi_enabled(), 'libmpi' in open('/proc/self/maps').read())"});
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_NE(end.out.find("True False False\n"), std::string::npos) << end.out;
+}
+
+TEST_P(MpiOperations, ThePageLeadsToAProgramOverMpi) {
+  if (!is_open_mpi()) GTEST_SKIP() << "the page calls mpirun, which is that of Open MPI";
+  options_.working_directory = directory();
+  options_.environment.erase("HVD_CPU_OPERATIONS");
+  options_.environment.insert({{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                               {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                               {"PYTHONPATH", HVD_PYTHON_DIR}});
+  const std::string tools = std::filesystem::path(binary("hvdrun")).parent_path().string();
+  const ExitStatus end =
+      run({"bash", "-c",
+           cat("set -eu\nPATH=", tools, ":/usr/bin:$PATH\nmpirun() { mpirun.openmpi \"$@\"; }\n",
+               commands_of(HVD_SOURCE_DIR "/docs/mpi.md"))},
+          options_);
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_NE(end.out.find("    [X] MPI\n"), std::string::npos) << end.out;
+  EXPECT_NE(end.out.find("rank 3 of 4: the average is 2.5, MPI: True"), std::string::npos)
+      << end.out << end.err;
 }
 
 INSTANTIATE_TEST_SUITE_P(Mpi, MpiOperations, testing::ValuesIn(mpi_launchers()), name_of_launcher);
