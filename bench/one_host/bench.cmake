@@ -1,4 +1,4 @@
-# Only where Open MPI is (scripts/setup --bench). Asked for by its package file, as MPI's own CMake module would probe
+# Only where Open MPI is (scripts/setup --mpi). Asked for by its package file, as MPI's own CMake module would probe
 # compilers at each configure.
 find_package(PkgConfig QUIET)
 if(PKG_CONFIG_FOUND)

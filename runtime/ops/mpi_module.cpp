@@ -16,7 +16,7 @@ ModuleKind kind_named(std::string_view file) {
           kModuleEntry,
           kModuleInterface,
           "HVD_CPU_OPERATIONS=mpi needs hvd's module for this MPI",
-          "Build hvd where this MPI is (scripts/setup --launchers)"};
+          "Build hvd where this MPI is (scripts/setup --mpi)"};
 }
 
 std::string file_for(std::string_view mpi) { return cat("libhvd_", mpi, ".so"); }
