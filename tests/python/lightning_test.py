@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from whole_jobs import output_of, program_of
+from whole_jobs import assert_drawn_once, output_of, program_of
 
 pytest.importorskip("lightning")
 
@@ -75,11 +75,10 @@ def train(state):
     loader = torch.utils.data.DataLoader(data, BATCH, sampler=sampler, num_workers=1)
     check = torch.utils.data.DataLoader(data, BATCH)
     trainer.fit(module, loader, check, ckpt_path=hvd.checkpoint_of(state))
-    return trainer.global_step, trainer.current_epoch, trainer.world_size, trainer.num_devices
+    return trainer.global_step, trainer.current_epoch, trainer.world_size
 
 
-steps = -(-SAMPLES // (BATCH * hvd.size())) * EPOCHS
-assert train(state)[:3] == (steps, EPOCHS, hvd.size()), (steps, hvd.size())
+assert train(state) == (len(state.seen), EPOCHS, hvd.size())
 assert len(state.validated) == EPOCHS, state.validated
 if hvd.rank() == 0:
     bits = b"".join(one.detach().numpy().tobytes() for one in module.parameters())
@@ -88,22 +87,29 @@ if hvd.rank() == 0:
 """
 
 
-def said(tmp_path, *kills):
-    bits, generation, seen, validated = json.loads(output_of(PROGRAM, tmp_path, *kills))
-    for epoch in seen[: len(seen) // 2], seen[len(seen) // 2 :]:
-        drawn = [number for ranks in epoch for _, batch in ranks for number in batch]
-        assert set(drawn) == set(range(42)) and len(drawn) == 42, drawn
+def said(tmp_path, *kills, **options):
+    output = output_of(PROGRAM, tmp_path, *kills, **options)
+    bits, generation, seen, validated = json.loads(output.splitlines()[-1])
+    assert_drawn_once([[batch for _, batch in ranks] for ranks in seen], 42, 2)
     return bits, generation, seen, validated
 
 
 def test_fit_goes_on_in_the_middle_of_an_epoch(tmp_path):
     undisturbed, generation, *curves = said(tmp_path)
     assert generation == 1
+    # In the middle of the first epoch, and where the second one begins.
     killed, generation, *curves_killed = said(tmp_path, 2, 6)
     assert generation >= 3
     assert curves_killed == curves
     assert killed == undisturbed
 
 
+def test_a_world_of_another_size_draws_the_samples_that_are_left(tmp_path):
+    _, generation, seen, _ = said(tmp_path, 2, flags="--min-np 1 --restarts 0")
+    assert generation == 2
+    # 16 samples by two ranks, 26 by one; 42 by one.
+    assert [len(ranks) for ranks in seen] == [2] * 2 + [1] * 18
+
+
 def test_the_program_of_the_page_runs_as_it_stands(tmp_path):
-    assert "done" in output_of(program_of("docs/lightning.md"), tmp_path)
+    assert "done 8" in output_of(program_of("docs/lightning.md"), tmp_path)

@@ -17,11 +17,11 @@ def program_of(page):
         return text.read().split("```python\n")[1].split("```")[0]
 
 
-def output_of(text, tmp_path, *arguments):
+def output_of(text, tmp_path, *arguments, flags="--min-np 2 --restarts 9"):
     """What the workers print. Up to nine of them may be killed and started again."""
     program = tmp_path / "train.py"
     program.write_text(text)
-    flags = "-np 2 --min-np 2 --restarts 9 --tag-output none"
+    flags = f"-np 2 {flags} --tag-output none"
     command = [hvd.launch.hvdrun_path(), *flags.split(), sys.executable, str(program)]
     job = subprocess.run(
         [*command, *(str(one) for one in arguments)],
@@ -39,3 +39,20 @@ def weights_of(text, tmp_path, *arguments):
     """The weights that rank 0 prints in hexadecimal digits, and the number of the last world."""
     bits, generation = output_of(text, tmp_path, *arguments).split()
     return bits, int(generation)
+
+
+def assert_drawn_once(steps, samples, epochs):
+    """That steps, each with the batches of all ranks, draw each sample once in each epoch.
+
+    The last batches of an epoch may be filled up, with samples that come twice.
+    """
+    left = set(range(samples))
+    for batches in steps:
+        drawn = [number for batch in batches for number in batch]
+        assert left & set(drawn), (batches, left)
+        assert len(drawn) == len(left & set(drawn)) or left <= set(drawn), (batches, left)
+        left -= set(drawn)
+        if not left:
+            epochs -= 1
+            left = set(range(samples))
+    assert epochs == 0 and len(left) == samples, (epochs, left)
