@@ -3,7 +3,7 @@
 # after a world was formed: the next world is formed by the worker that holds the state.
 #
 #   hvd-hosts run 2 -- python3 tests/python/kills.py --packages DIRECTORY [--every SECONDS]
-#       [--for SECONDS] keras jax trainer lightning
+#       [--for SECONDS] [--slots 3,1] keras jax trainer lightning
 #
 # DIRECTORY holds what /usr/bin/python3 needs there, as `pip install --target DIRECTORY` puts it,
 # and in its folder stand-ins the libraries of scripts/cuda-stand-ins.
@@ -78,7 +78,7 @@ def kill(host):
     subprocess.run(["ssh", host, command], check=False)
 
 
-def run(name, every, limit):
+def run(name, slots, every, limit):
     """The weights in hexadecimal digits, kills, worlds, and how long it took."""
     text = PROGRAMS[name]() if every is None else SLOW + PROGRAMS[name]()
     for host in HOSTS:
@@ -92,8 +92,9 @@ def run(name, every, limit):
         "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
         "OMP_NUM_THREADS": "1",
     }
-    flags = ["-np", "2", "--min-np", "2", "--restarts", "1000000", "--tag-output", "none"]
-    flags += ["-H", ",".join(f"{host}:1" for host in HOSTS)]
+    workers = str(sum(slots))
+    flags = ["-np", workers, "--min-np", workers, "--restarts", "1000000", "--tag-output", "none"]
+    flags += ["-H", ",".join(f"{host}:{count}" for host, count in zip(HOSTS, slots))]
     begin = time.monotonic()
     job = subprocess.Popen(
         [hvd.launch.hvdrun_path(), *flags, PYTHON, PROGRAM, *ARGUMENTS.get(name, [])],
@@ -132,13 +133,15 @@ def main():
     parser.add_argument("--packages", required=True)
     parser.add_argument("--every", type=float, default=3.0)
     parser.add_argument("--for", dest="limit", type=float, default=180.0)
+    parser.add_argument("--slots", default="1,1", help="workers of each host")
     parser.add_argument("programs", nargs="+", choices=PROGRAMS)
     arguments = parser.parse_args()
+    slots = [int(count) for count in arguments.slots.split(",")]
     place(arguments.packages)
     differ = False
     for name in arguments.programs:
-        undisturbed = run(name, None, 0)
-        killed = run(name, arguments.every, arguments.limit)
+        undisturbed = run(name, slots, None, 0)
+        killed = run(name, slots, arguments.every, arguments.limit)
         is_same = undisturbed == killed and len(killed) == 1
         print(f"{name}: {'equal to the bit' if is_same else 'DIFFERENT'}", flush=True)
         differ |= not is_same

@@ -96,7 +96,7 @@ class LoopSampler(ElasticSampler):
 
 
 class LoopState(TorchState):
-    """A model, and all that a framework's loop knows when it begins a step.
+    """A model, and all that a framework's loop knows when it begins a step. It is for one training.
 
     Random numbers (of torch, NumPy and Python) begin anew in each step, from the seed, the number
     of the step and the rank, so that a newcomer draws those of the rank that it takes over.
