@@ -49,10 +49,10 @@ def longer(program, first, second):
 PROGRAMS = {
     "keras": lambda: longer(keras_elastic_test.PROGRAM, "BATCHES = 3, 8", "BATCHES = 33, 8"),
     "jax": lambda: jax_elastic_test.PROGRAM,
-    "trainer": lambda: longer(transformers_test.TRAINER, "BATCH = 2,", "BATCH = 44,"),
-    "lightning": lambda: longer(lightning_test.PROGRAM, "BATCH = 2,", "BATCH = 44,"),
+    "trainer": lambda: longer(transformers_test.TRAINER, "BATCH = 2,", "BATCH = 24,"),
+    "lightning": lambda: longer(lightning_test.PROGRAM, "BATCH = 2,", "BATCH = 24,"),
 }
-ARGUMENTS = {"jax": ["264"]}
+ARGUMENTS = {"jax": ["400"]}
 
 
 def home_of(host):
