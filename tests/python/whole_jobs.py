@@ -29,6 +29,7 @@ def output_of(text, tmp_path, *arguments, flags="--min-np 2 --restarts 9"):
         text=True,
         timeout=LIMIT,
         env={**os.environ, **THREADS},
+        cwd=tmp_path,  # where programs leave files
         check=False,
     )
     assert job.returncode == 0, job.stdout + job.stderr
