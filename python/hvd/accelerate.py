@@ -57,8 +57,13 @@ class Accelerator(accelerate.Accelerator):  # type: ignore[misc]
         args, kwargs: those of ``accelerate.Accelerator``.
 
     Raises:
+        RuntimeError: Accelerate does not know of all workers.
         ValueError: a loader has an ElasticSampler, whose epoch Accelerate would change.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        elastic.check_is_whole(self.num_processes)
 
     def prepare_data_loader(self, data_loader: Any, *args: Any, **kwargs: Any) -> Any:
         sampler = getattr(data_loader, "sampler", None)

@@ -85,6 +85,7 @@ class ElasticTrainer(transformers.Trainer):  # type: ignore[misc]
         args, kwargs: those of ``transformers.Trainer``.
 
     Raises:
+        RuntimeError: Transformers does not know of all workers.
         ValueError: the model is not that of the state, or the trainer begins from a checkpoint in
             files, or chooses its samples in another way.
     """
@@ -95,6 +96,7 @@ class ElasticTrainer(transformers.Trainer):  # type: ignore[misc]
     def __init__(self, elastic_state: elastic.LoopState, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._loop_state = elastic_state
+        elastic.check_is_whole(self.args.world_size)
         if self.model is not elastic_state.model:
             raise ValueError("the model of an ElasticTrainer must be that of its state")
         self.add_callback(_Steps(self))

@@ -117,7 +117,7 @@ state = hvd.elastic.LoopState(
 
 @hvd.elastic.run
 def train(state):
-    accelerator = hvd.Accelerator(cpu=True)
+    accelerator = hvd.Accelerator()
     loader = torch.utils.data.DataLoader(data, BATCH, sampler=sampler, num_workers=1)
     parallel, stepper, loader = accelerator.prepare(model, optimizer, loader)
     while sampler.epoch < EPOCHS:

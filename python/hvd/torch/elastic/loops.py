@@ -158,6 +158,18 @@ def _begin_accelerate(device: torch.device | None) -> None:
     if device is not None:
         # It would move a model from "cpu" to "cpu:0", which is other memory.
         os.environ["ACCELERATE_TORCH_DEVICE"] = str(device)
+        # On CPUs it would otherwise take each worker for a job of its own.
+        os.environ["ACCELERATE_USE_CPU"] = str(device.type == "cpu").lower()
+
+
+def check_is_whole(ranks: int) -> None:
+    """For adapters of frameworks. Raises RuntimeError unless the framework knows of all workers."""
+    if ranks != basics.size():
+        raise RuntimeError(
+            f"the framework trains with {ranks} workers, and there are {basics.size()}: is what it "
+            "trains with made in the function that hvd.elastic.run of this module decorates, and "
+            "use_cpu=True set where the model is on a CPU?"
+        )
 
 
 def _join_world() -> None:
