@@ -493,6 +493,29 @@ def test_objects():
     assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
 
 
+def test_optimizers_and_states_of_keras():
+    keras = pytest.importorskip("keras")
+    if int(keras.__version__.split(".")[0]) < 3:
+        with pytest.raises(ImportError, match="is for Keras 3, and this is Keras 2"):
+            hvd.DistributedOptimizer(tf.keras.optimizers.SGD())
+        return
+    import hvd.keras as ours
+    import hvd.tensorflow.keras as same
+
+    assert same.DistributedOptimizer is ours.DistributedOptimizer
+    model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1, use_bias=False)])
+    model.set_weights([np.zeros((2, 1))])
+    optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(1.0))
+    state = hvd.elastic.TensorFlowKerasState(model, optimizer, step=0)
+    optimizer.apply([tf.fill([2, 1], hvd.rank() + 1.0)], model.trainable_variables)
+    wanted = np.full((2, 1), -(hvd.size() + 1) / 2)
+    np.testing.assert_allclose(model.get_weights()[0], wanted, rtol=1e-6)
+    state.save()
+    model.set_weights([np.ones((2, 1))])
+    state.restore()
+    np.testing.assert_allclose(model.get_weights()[0], wanted, rtol=1e-6)
+
+
 def test_a_state_is_restored_and_synced():
     vector, number = tf.Variable(mine(2)), tf.Variable(tf.cast(hvd.rank(), tf.bfloat16))
     state = hvd.elastic.TensorFlowState([vector, number], step=hvd.rank())

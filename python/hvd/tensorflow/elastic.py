@@ -42,6 +42,17 @@ __all__ = [
 _Result = TypeVar("_Result")
 
 
+def _packable(variable: Any) -> Any:
+    """Its value as an array or number of NumPy."""
+    tensor = tf.convert_to_tensor(variable)
+    # pickle does not find the type that TensorFlow 2.13 has for it.
+    return (tf.bitcast(tensor, tf.uint16) if tensor.dtype == tf.bfloat16 else tensor).numpy()
+
+
+def _unpacked(value: Any, dtype: tf.DType) -> Any:
+    return tf.bitcast(tf.constant(value, tf.uint16), dtype) if dtype == tf.bfloat16 else value
+
+
 class TensorFlowState(ObjectState):
     """Variables and other objects that survive, as attributes.
 
@@ -60,7 +71,7 @@ class TensorFlowState(ObjectState):
         self.variables = list(variables)
 
     def _objects(self) -> Any:
-        return super()._objects(), [tf.convert_to_tensor(one).numpy() for one in self.variables]
+        return super()._objects(), [_packable(one) for one in self.variables]
 
     def _set_objects(self, objects: Any) -> None:
         others, values = objects
@@ -70,7 +81,7 @@ class TensorFlowState(ObjectState):
                 "workers must make the same ones"
             )
         for variable, value in zip(self.variables, values):
-            variable.assign(value)
+            variable.assign(_unpacked(value, tf.as_dtype(variable.dtype)))
         super()._set_objects(others)
 
 
