@@ -1,4 +1,4 @@
-# How long the import of each adapter takes beyond that of its framework. Those that are not
+# The CPU time that the import of each adapter takes beyond that of its framework. Those that are not
 # installed are left out. See ./run.
 #
 #   import_time.py [--rounds 5]
@@ -11,9 +11,9 @@ import turns
 
 TEXT = """
 import time, {framework}{first}
-begin = time.perf_counter()
+begin = time.process_time()
 import hvd.{adapter}
-print(1000 * (time.perf_counter() - begin))
+print(1000 * (time.process_time() - begin))
 """
 # hvd itself is part of it; NumPy is not, which each framework needs.
 FIRST = {"keras": ", numpy; keras.backend.backend()"}
