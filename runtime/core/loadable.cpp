@@ -10,7 +10,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Of the library or program that this function is in; empty: not known.
+// The directory of the library or program that this function is in; empty: not known.
 std::filesystem::path own_directory() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<void*>(&own_directory), &info) == 0 || info.dli_fname == nullptr) {

@@ -62,12 +62,12 @@ struct Module : ModuleHead {
   void (*end)() = nullptr;
   // False once the program has ended MPI.
   bool (*is_there)() = nullptr;
-  // Of these ranks, in this order; they alone call it, with the same tag. Blocks.
+  // A communicator of these ranks, in this order; they alone call it, with the same tag. Blocks.
   Result<std::unique_ptr<Communicator>> (*make)(std::span<const int> ranks, int tag) = nullptr;
 };
 
-// Of "openmpi" and "mpich" the MPI that this process was started by: the one that the program has
-// loaded, else the one whose launcher's variables are there.
+// "openmpi" or "mpich": the MPI that the program has loaded, else the one whose launcher's
+// variables are there.
 std::string_view kind_of_mpi(const EnvironmentLookup& lookup);
 // Whether a module lies where it would be looked for; loads nothing.
 bool is_built();

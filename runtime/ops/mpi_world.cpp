@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <exception>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -14,6 +15,8 @@ namespace {
 // EX_SOFTWARE.
 constexpr int kStuckExitCode = 70;
 
+// The process that has opened MPI: a forked child of it must not end MPI.
+std::atomic<pid_t> opener = 0;
 std::atomic<bool> has_threads = false;
 std::atomic<bool> some_world_has_failed = false;
 
@@ -31,6 +34,7 @@ Status MpiWorld::open(int rank, int size, bool wants_threads) {
   HVD_RETURN_IF_ERROR(scope.begun);
   const auto self = module_.begin(wants_threads, &reduce_function);
   HVD_RETURN_IF_ERROR(self.status());
+  opener = ::getpid();
   has_threads = self->has_threads;
   if (self->rank == rank && self->size == size) return {};
   return {Code::failed_precondition,
@@ -96,7 +100,7 @@ bool mpi_has_threads() { return has_threads; }
 
 void end_mpi() {
   const mpi::Module* const module = mpi::loaded_module();
-  if (module != nullptr && !some_world_has_failed) module->end();
+  if (module != nullptr && opener == ::getpid() && !some_world_has_failed) module->end();
 }
 
 }  // namespace hvd::runtime

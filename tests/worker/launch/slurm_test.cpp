@@ -1,5 +1,6 @@
 // Programs that srun has started, under a real Slurm of three nodes on this machine.
 #include <memory>
+#include <utility>
 
 #include "base/text.h"
 #include "tests/e2e/job_test.h"
@@ -47,6 +48,20 @@ TEST_F(UnderSlurm, TheProcessesOfAStepAreOneWorld) {
                                     rank / 2, " of 3, homogeneous, sum 21\n");
       EXPECT_NE(end.out.find(place), std::string::npos) << mpi << ": " << end.out;
     }
+  }
+}
+
+// Open MPI meets by PMIx, MPICH by PMI 1, which Slurm's PMI 2 speaks, too.
+TEST_F(UnderSlurm, AStepMayReduceOverMpi) {
+  options_.environment["HVD_CPU_OPERATIONS"] = "mpi";
+  options_.environment["HVD_LOG_LEVEL"] = "info";
+  const std::string built = run({binary("hvdrun"), "--check-build"}).out;
+  for (const auto& [mpi, module] : {std::pair{"pmix", "openmpi"}, std::pair{"pmi2", "mpich"}}) {
+    if (built.find(cat("[X] libhvd_", module)) == std::string::npos) continue;
+    const ExitStatus end = srun(mpi, {program_, "place"});
+    EXPECT_EQ(end.code, 0) << mpi << ": " << end.err;
+    EXPECT_NE(end.out.find("rank 5 of 6, "), std::string::npos) << mpi << ": " << end.out;
+    EXPECT_NE(end.err.find("MPI reduces tensors of the host"), std::string::npos) << end.err;
   }
 }
 
