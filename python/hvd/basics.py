@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
 from . import _core
-from .errors import NotInitializedError, disagreements
+from .errors import disagreements
 
 
 class ProcessSet:

@@ -119,7 +119,7 @@ def test_places():
     assert hvd.is_initialized() and 0 <= hvd.rank() < hvd.size()
     assert 0 <= hvd.local_rank() < hvd.local_size() <= hvd.size()
     assert 0 <= hvd.cross_rank() < hvd.cross_size()
-    assert hvd.is_homogeneous() and hvd.gloo_built() and not hvd.mpi_built()
+    assert hvd.is_homogeneous() and hvd.gloo_built() and not hvd.mpi_enabled()
     assert hvd.global_process_set.ranks == list(range(hvd.size()))
     hvd.init()  # again: nothing
 
