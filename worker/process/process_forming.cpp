@@ -95,6 +95,21 @@ WorkReading reading_of(runtime::WorkMeter& meter, EntryTimer& entry_timer,
   return reading;
 }
 
+// A library of MPI is a client of PMI, as this process is without PMIx. The launcher of MPICH
+// answers both, one after the other; Slurm answers the first one only, and the second would wait
+// for ever.
+Status check_pmi_for_mpi(const EnvironmentLookup& environment) {
+  const auto settings = settings_from_environment(environment);
+  HVD_RETURN_IF_ERROR(settings.status());
+  const bool is_slurms = environment("SLURM_STEP_ID") && !environment("MPI_LOCALNRANKS");
+  if (!is_slurms || settings->config.cpu_operations != runtime::CpuOperations::mpi) return {};
+  return {
+      Code::failed_precondition,
+      "HVD_CPU_OPERATIONS=mpi: through PMI a process can connect to Slurm once, so that hvd and "
+      "MPI cannot both. Start the program by srun --mpi=pmix and use Open MPI, or by MPICH's "
+      "mpiexec"};
+}
+
 }  // namespace
 
 void FormedGeneration::begin(std::uint64_t generation,
@@ -127,6 +142,7 @@ Status ProcessWorld::init_without_hvdrun() {
   const bool by_pmix = has_pmix(environment);
   if (!by_pmix && !has_pmi(environment)) return refusal(**launch, command, "");
 
+  if (!by_pmix) HVD_RETURN_IF_ERROR(check_pmi_for_mpi(environment));
   if (launcher_ == nullptr) {
     auto store = by_pmix ? open_pmix_store(environment) : open_pmi_store(environment);
     const bool may_be_alone = !(*launch)->size && (*launch)->rank == 0;
