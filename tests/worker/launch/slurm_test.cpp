@@ -52,6 +52,9 @@ TEST_F(UnderSlurm, TheProcessesOfAStepAreOneWorld) {
 
 TEST_F(UnderSlurm, AStepWithPmixMayReduceOverMpi) {
   options_.environment["HVD_CPU_OPERATIONS"] = "mpi";
+  // The three nodes share one /dev/shm and one name, in which Open MPI's own segments would
+  // collide.
+  options_.environment["OMPI_MCA_btl"] = "self,tcp";
   options_.environment["HVD_LOG_LEVEL"] = "info";
   const ExitStatus refused = srun("pmi2", {program_, "place"});
   EXPECT_NE(refused.code, 0) << refused.out;
