@@ -26,10 +26,8 @@ class MpiOperations : public UnderMpiTest {
   std::string program() const {
     return binary(is_open_mpi() ? "hvd_openmpi_program" : "hvd_mpich_program");
   }
-  // The tables on four ranks, and which operations ran.
+  // The tables on four ranks.
   void expect_conforming(const Words& arguments) {
-    const std::string timeline = (directory() / "timeline.json").string();
-    options_.environment["HVD_TIMELINE"] = timeline;
     Words words{binary("conforms")};
     words.insert(words.end(), arguments.begin(), arguments.end());
     // MPI spins while it waits: where cores are few and busy, that takes long.
@@ -38,15 +36,19 @@ class MpiOperations : public UnderMpiTest {
     for (int rank = 0; rank < 4; ++rank) {
       EXPECT_NE(end.out.find(cat("ok ", rank, ", ")), std::string::npos) << end.out << end.err;
     }
-    std::ifstream in(timeline);
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
-    for (const char* const operation : kOperations) {
-      EXPECT_NE(text.find(operation), std::string::npos) << operation << " did not run";
-    }
   }
 };
 
-TEST_P(MpiOperations, ABriefTableOfAllCollectivesIsRight) { expect_conforming({"--brief"}); }
+TEST_P(MpiOperations, ABriefTableOfAllCollectivesIsRight) {
+  const std::string timeline = (directory() / "timeline.json").string();
+  options_.environment["HVD_TIMELINE"] = timeline;
+  expect_conforming({"--brief"});
+  std::ifstream in(timeline);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  for (const char* const operation : kOperations) {
+    EXPECT_NE(text.find(operation), std::string::npos) << operation << " did not run";
+  }
+}
 
 class MpiOperationsInFull : public MpiOperations {};
 
