@@ -26,7 +26,7 @@ struct Knob {
   double minimum = 0;                  // of integers and reals, in the flag's unit
   double maximum = 0;                  // 0: none
   double environment_scale = 1;        // environment value = flag value * this (megabytes to bytes)
-  std::string_view choices = {};       // of a text: all that it may be, in any case, with commas between
+  std::string_view choices = {};       // all values of a text, in any case; commas between
   bool inverted = false;               // the variable says the opposite of the flag (log_hide_time)
   std::string_view help;
 };

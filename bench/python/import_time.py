@@ -1,5 +1,5 @@
-# The CPU time that the import of each adapter takes beyond that of its framework. Those that are not
-# installed are left out. See ./run.
+# The CPU time that the import of each adapter takes beyond that of its framework. Adapters whose
+# framework is not installed are left out. See ./run.
 #
 #   import_time.py [--rounds 5]
 import importlib.util

@@ -253,8 +253,7 @@ TEST(Listings, CheckBuildMarksWhatThisBuildHas) {
   EXPECT_NE(with.find("    [X] libhvd_nccl.so: /opt/lib/libhvd_nccl.so\n"), std::string::npos)
       << with;
   EXPECT_NE(with.find("    [X] MPI\n    [X] Gloo\n\nOn This Machine"), std::string::npos) << with;
-  EXPECT_NE(with.find("    [X] libhvd_openmpi.so: /opt/lib/libhvd_openmpi.so\n"),
-            std::string::npos)
+  EXPECT_NE(with.find("    [X] libhvd_openmpi.so: /opt/lib/libhvd_openmpi.so\n"), std::string::npos)
       << with;
   EXPECT_NE(with.find("    [ ] libhvd_mpich.so: not found beside hvdrun\n"), std::string::npos)
       << with;
