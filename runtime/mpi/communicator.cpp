@@ -60,8 +60,7 @@ MPI_Datatype type_of(DataType type) {
       return MPI_UINT16_T;  // reduced by a function of ours
     case DataType::boolean:
     case DataType::float8_e4m3:
-    case DataType::float8_e5m2:
-      return MPI_UINT8_T;  // likewise
+    case DataType::float8_e5m2:  // likewise
     case DataType::uint8:
       return MPI_UINT8_T;
   }
