@@ -20,6 +20,8 @@ ProcessTime& process_time() {
   return only;
 }
 
+[[maybe_unused]] const auto& process_time_is_made = process_time();
+
 }  // namespace
 
 void OwnTime::look(TimePoint now) {

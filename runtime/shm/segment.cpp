@@ -32,6 +32,8 @@ Mapped& mapped_here() {
   return mapped;
 }
 
+[[maybe_unused]] const auto& mapped_is_made = mapped_here();
+
 }  // namespace
 
 std::size_t page_bytes() {

@@ -29,6 +29,10 @@ ProcessWorld& ProcessWorld::instance() {
   return only;
 }
 
+namespace {
+[[maybe_unused]] const auto& process_world_is_made = ProcessWorld::instance();
+}  // namespace
+
 ProcessWorld::ProcessWorld() {
   keep_free_in_children(mutex_);
   ::pthread_atfork(nullptr, nullptr, [] { instance().begin_in_child(); });
@@ -166,13 +170,15 @@ Status ProcessWorld::init(const InitOptions& options) {
 
 // For programs that return from main() without shutdown(). _exit() and abort() do not run it.
 void ProcessWorld::register_end_of_program() {
-  [[maybe_unused]] static const bool registered = [] {
-    // The cryptography registers its own end when it is first used. Handlers run in the reverse
-    // order, and ours needs the cryptography, so that this has to be used before.
-    const Mac first_use(Token::random());
-    return ::on_exit([](int exit_code, void*) { instance().end_of_program(exit_code); }, nullptr) ==
-           0;
-  }();
+  // fork() waits for this lock: half of this, done by a thread that the child does not have, could
+  // not be ended there.
+  const std::lock_guard lock(mutex_);
+  if (end_is_registered_) return;
+  // The cryptography registers its own end when it is first used. Handlers run in the reverse
+  // order, and ours needs the cryptography, so that this has to be used before.
+  const Mac first_use(Token::random());
+  ::on_exit([](int exit_code, void*) { instance().end_of_program(exit_code); }, nullptr);
+  end_is_registered_ = true;
 }
 
 AgentChannel::Activity ProcessWorld::activity(bool wants_dump) const {

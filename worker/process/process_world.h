@@ -174,7 +174,7 @@ class ProcessWorld {
  private:
   ProcessWorld();
   void begin_in_child();
-  static void register_end_of_program();
+  void register_end_of_program();
   void end_of_program(int exit_code);
   // For the agent, which asks for a person, or before it stops this process.
   AgentChannel::Activity activity(bool wants_dump) const;
@@ -242,8 +242,9 @@ class ProcessWorld {
   std::atomic<bool> catches_up_ = false;
   std::uint64_t finished_runs_ = 0;  // likewise, over on all ranks
 
-  bool had_world_ = false;  // under mutex_; whatever became of it
-  SaveMeter save_meter_;    // safe from any thread
+  bool end_is_registered_ = false;  // under mutex_
+  bool had_world_ = false;          // likewise; whatever became of it
+  SaveMeter save_meter_;            // safe from any thread
 };
 
 }  // namespace hvd::worker

@@ -12,8 +12,8 @@
 
 #include "base/security/handshake.h"
 #include "base/socket.h"
-#include "base/versions.h"
 #include "base/wire.h"
+#include "runtime/control/introduction.h"
 #include "runtime/negotiation/messages.h"
 #include "tests/runtime/control/worlds.h"
 
@@ -415,16 +415,10 @@ TEST(WorldInterrupt, EndsAWorldThatIsBeingFormed) {
   spec.config.shared_memory = false;
   spec.interrupt = std::make_shared<Interrupt>();
   std::thread other([&] {
-    const auto words = "no process sets, and dynamic ones";
-    const auto introduction = WireWriter()
-                                  .u32(wire_versions().members)
-                                  .str("build")
-                                  .str(port)
-                                  .str(port)
-                                  .str(words)
-                                  .str("")
-                                  .take();
-    (void)hub.exchange(0, introduction, Clock::now() + kLong);
+    Introduction introduction;
+    introduction.control = introduction.data = port;
+    introduction.sets = "no process sets, and dynamic ones";
+    (void)hub.exchange(0, introduction.encode(), Clock::now() + kLong);
     auto caller = accept_tcp(listener->get(), Clock::now() + kLong);
     ASSERT_TRUE(caller.ok());
     spec.interrupt->raise(Status(Code::aborted, "a newer world is known"));
