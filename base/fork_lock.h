@@ -8,8 +8,8 @@ namespace hvd {
 
 // From now on the thread that forks takes this mutex, and both processes give it back. fork() waits
 // for whoever holds it: it is for locks that are held for a moment. The mutex is never destroyed.
-// Any thread may call. What is made where it is first used has a lock of the compiler's besides,
-// which no fork can wait for: its file makes it when the library is loaded.
+// Any thread may call. A static variable of a function has a lock of the compiler's besides, for
+// which no fork can wait: the file that has one calls the function when the library is loaded.
 void keep_free_in_children(std::mutex& mutex);
 
 }  // namespace hvd

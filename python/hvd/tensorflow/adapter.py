@@ -1,6 +1,6 @@
 """TensorFlow's tensors as hvd reads and makes them, outside of graphs.
 
-What hvd reads on CPUs is not copied. Results as large as what was given are in memory of
+Tensors on CPUs are read without a copy. Results as large as the given tensor are in memory of
 TensorFlow; those whose size only the ranks together know are copied once.
 """
 
