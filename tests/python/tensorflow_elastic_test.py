@@ -1,7 +1,7 @@
 # A training with TensorFlow that is killed in the middle of functions that it has traced, until it
 # ends: its weights have the bits of the job that nobody disturbed. One process that starts hvdrun.
 import pytest
-from whole_jobs import output_of, program_of, weights_of
+from whole_jobs import assert_kills_change_no_bit, output_of, program_of
 
 pytest.importorskip("tensorflow")
 PROGRAM = """
@@ -67,11 +67,7 @@ if hvd.rank() == 0:
 
 
 def test_killed_workers_change_no_bit(tmp_path):
-    undisturbed, generation = weights_of(PROGRAM, tmp_path, 60)
-    assert generation == 1
-    killed, generation = weights_of(PROGRAM, tmp_path, 60, 10, 25, 40)
-    assert generation >= 4
-    assert killed == undisturbed
+    assert_kills_change_no_bit(PROGRAM, tmp_path)
 
 
 def test_the_program_of_the_page_runs_as_it_stands(tmp_path):

@@ -42,6 +42,15 @@ def weights_of(text, tmp_path, *arguments):
     return bits, int(generation)
 
 
+def assert_kills_change_no_bit(text, tmp_path):
+    """That 60 steps end with the same weights if workers are killed in steps 10, 25 and 40."""
+    undisturbed, generation = weights_of(text, tmp_path, 60)
+    assert generation == 1
+    killed, generation = weights_of(text, tmp_path, 60, 10, 25, 40)
+    assert generation >= 4
+    assert killed == undisturbed
+
+
 def assert_drawn_once(steps, samples, epochs):
     """That steps, each with the batches of all ranks, draw each sample once in each epoch.
 

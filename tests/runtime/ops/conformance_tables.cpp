@@ -1,5 +1,6 @@
 // The tables of conformance.h.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <ostream>
 #include <string>
@@ -276,15 +277,17 @@ std::vector<Table> values_of_four(const Backend& backend, RanksAs how) {
   return tables;
 }
 
+namespace {
+bool is_of_the_day(const Table& table) { return table.size == 4 && table.how == RanksAs::threads; }
+}  // namespace
+
 std::vector<Table> tables_of_the_day(std::vector<Table> tables) {
-  std::erase_if(
-      tables, [](const Table& table) { return table.size != 4 || table.how != RanksAs::threads; });
+  std::erase_if(tables, std::not_fn(is_of_the_day));
   return tables;
 }
 
 std::vector<Table> tables_of_the_night(std::vector<Table> tables) {
-  std::erase_if(
-      tables, [](const Table& table) { return table.size == 4 && table.how == RanksAs::threads; });
+  std::erase_if(tables, is_of_the_day);
   return tables;
 }
 
