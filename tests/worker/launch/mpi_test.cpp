@@ -126,7 +126,12 @@ TEST_P(MpiOperations, TheModuleOfAnotherMpiIsNamed) {
       cat(HVD_MODULES, "/libhvd_", is_open_mpi() ? "mpich" : "openmpi", ".so");
   if (!std::filesystem::exists(other)) GTEST_SKIP() << other << " was not built";
   options_.environment["HVD_MPI_MODULE"] = other;
-  const ExitStatus end = launch(2, {binary("hvd_worker_program"), "place"});
+  // An Open MPI that finds no launcher makes its session directory below TMPDIR: two processes
+  // that do so at once fail, so each has a TMPDIR of its own.
+  const ExitStatus end =
+      launch(2, {"sh", "-c",
+                 cat("export TMPDIR=$TMPDIR/$", rank_variable(), "; mkdir $TMPDIR; exec ",
+                     binary("hvd_worker_program"), " place")});
   EXPECT_NE(end.code, 0) << end.out;
   EXPECT_NE(end.err.find("takes this process for rank 0 of 1, and the launcher for rank "),
             std::string::npos)
