@@ -17,8 +17,8 @@
 #include "base/unique_fd.h"
 #include "driver/core/end_watch.h"
 #include "driver/job/addresses.h"
-#include "driver/job_runner.h"
 #include "driver/journal/kept_journals.h"
+#include "driver/run/job_runner.h"
 
 namespace hvd::driver {
 
@@ -110,7 +110,7 @@ Outcome run_job(const JobSpec& spec, Observer& observer, StopRequest* stop) {
     if (!created.ok()) return failed_outcome(cat("--events: ", created.status().message()));
     journal = *std::move(created);
   }
-  JobRunner::Sockets sockets;
+  JobAnswers::Sockets sockets;
   if (spec.metrics) {
     auto listening = listen_for_metrics(*spec.metrics, observer);
     if (!listening.ok()) return failed_outcome(listening.status().message());
@@ -152,10 +152,10 @@ Outcome run_job(const JobSpec& spec, Observer& observer, StopRequest* stop) {
   // Only now: jobs that cannot begin leave those before them alone.
   if (spec.journal && !journal) journal = kept_journal(job_id, observer);
   const auto join_listener = preparation->join_listener;  // until the job has ended
-  JobRunner runner(io, signals, requests, open_files, spec, observer, *std::move(preparation),
-                   job_id, std::move(journal), std::move(sockets));
+  JobRunner runner(io, spec, observer, open_files, *std::move(preparation), job_id,
+                   std::move(journal));
   runner.announce();
-  return runner.run();
+  return runner.run(signals, requests, std::move(sockets));
 }
 
 }  // namespace hvd::driver

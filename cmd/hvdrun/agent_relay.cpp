@@ -19,7 +19,7 @@
 #include "cmd/hvdrun/join_client.h"
 #include "driver/agents/agent_process.h"
 #include "driver/core/signals.h"
-#include "driver/orphans.h"
+#include "driver/core/orphans.h"
 
 namespace hvd::cli {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "cmd/hvdrun/arguments.h"
-#include "driver/worker_environment.h"
+#include "driver/run/worker_environment.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 

@@ -1,5 +1,5 @@
 // The table of the workers' activity.
-#include "driver/activity_report.h"
+#include "driver/output/activity_report.h"
 
 #include <gtest/gtest.h>
 

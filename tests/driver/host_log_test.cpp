@@ -1,4 +1,4 @@
-#include "driver/host_log.h"
+#include "driver/output/host_log.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The last activities of the workers of a failed job.
-#include "driver/last_activities.h"
+#include "driver/output/last_activities.h"
 
 #include <gtest/gtest.h>
 

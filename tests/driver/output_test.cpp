@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "driver/core/stderr_tail.h"
-#include "driver/output_credit.h"
+#include "driver/output/output_credit.h"
 
 namespace hvd::driver {
 namespace {

@@ -1,4 +1,4 @@
-#include "driver/worker_output.h"
+#include "driver/output/worker_output.h"
 
 #include <algorithm>
 #include <utility>

@@ -8,7 +8,7 @@
 
 #include "driver/core/observer.h"
 #include "driver/job/job.h"
-#include "driver/worker_output.h"
+#include "driver/output/worker_output.h"
 
 namespace hvd::driver {
 

@@ -1,4 +1,4 @@
-#include "driver/worker_environment.h"
+#include "driver/run/worker_environment.h"
 
 #include <algorithm>
 #include <limits>

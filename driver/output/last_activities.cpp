@@ -1,4 +1,4 @@
-#include "driver/last_activities.h"
+#include "driver/output/last_activities.h"
 
 #include <algorithm>
 #include <utility>

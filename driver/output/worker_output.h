@@ -18,7 +18,7 @@
 #include "driver/core/observer.h"
 #include "driver/core/stderr_tail.h"
 #include "driver/job/job.h"
-#include "driver/output_credit.h"
+#include "driver/output/output_credit.h"
 
 namespace hvd::driver {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "driver/activity_report.h"
+#include "driver/output/activity_report.h"
 
 namespace hvd::driver {
 

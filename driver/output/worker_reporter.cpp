@@ -1,4 +1,4 @@
-#include "driver/worker_reporter.h"
+#include "driver/output/worker_reporter.h"
 
 #include <variant>
 

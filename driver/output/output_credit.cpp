@@ -1,4 +1,4 @@
-#include "driver/output_credit.h"
+#include "driver/output/output_credit.h"
 
 #include <map>
 #include <mutex>

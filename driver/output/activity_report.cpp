@@ -1,4 +1,4 @@
-#include "driver/activity_report.h"
+#include "driver/output/activity_report.h"
 
 #include <algorithm>
 #include <tuple>

@@ -1,4 +1,4 @@
-#include "driver/orphans.h"
+#include "driver/core/orphans.h"
 
 #include <csignal>
 #include <sys/prctl.h>

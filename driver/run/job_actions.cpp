@@ -1,0 +1,126 @@
+// What the job decides is done here.
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+#include "driver/run/job_runner.h"
+
+namespace hvd::driver {
+namespace {
+
+// Whether this scope belongs to the bootstrap of an older world.
+bool belongs_to_older(std::string_view scope, std::uint64_t generation) {
+  const std::string_view prefix = kWorldScopePrefix;
+  if (!scope.starts_with(prefix)) return false;
+  scope.remove_prefix(prefix.size());
+  const auto number = parse_number<std::uint64_t>(scope.substr(0, scope.find('.')));
+  return number && *number < generation;
+}
+
+}  // namespace
+
+void JobRunner::perform(const action::PublishWorld& action) {
+  const WorldDocument& world = action.world;
+  const bool is_effective = world.state == WorldState::effective;
+  agent_link::World message{world.generation, is_effective, world.to_json()};
+  const SharedBytes frame = share(message.encode());
+  if (context_.is_elastic()) hosts_.send_world(world.generation, is_effective, frame);
+  server_.put(kWorldScope, is_effective ? kCurrentWorldKey : kProposedWorldKey,
+              std::move(message.document));
+  if (!is_effective) return;
+
+  report_.new_world();
+  workers_.take_up(world.generation, frame);
+  if (!context_.is_elastic() || world.last) return;  // nobody forms the last one
+
+  server_.erase_scopes_if([generation = world.generation](std::string_view scope) {
+    return belongs_to_older(scope, generation);
+  });
+  workers_.update_master(world);
+  record_.add_world(world, action.why);
+  context_.observer.on_world(world, action.why);
+}
+
+void JobRunner::perform(const action::VoidCommits& action) {
+  server_.put(kCommitScope, kHighWaterKey, cat(action.generation, ".0"));
+}
+
+void JobRunner::perform(const action::PlanStands& /*action*/) {
+  const WorldDocument& world = loop_.job().world();
+  if (context_.spec.legacy_clients) server_.expect(legacy_scope_sizes(world.members));
+  context_.observer.on_plan(world);
+}
+
+void JobRunner::perform(const action::StopWorkers& action) {
+  agent_link::Stop stop;
+  stop.incarnation = action.incarnation;
+  stop.grace_ms = static_cast<std::uint32_t>(action.grace.count());
+  stop.reason = action.reason;
+  hosts_.send(action.host, stop);
+}
+
+void JobRunner::perform(const action::KillWorkers& action) {
+  hosts_.send(action.host, agent_link::Kill{action.incarnation});
+  // The agent reports an exit after the worker's output, so a blocked terminal would delay it.
+  report_.output().waive();
+}
+
+void JobRunner::perform(const action::DescribeWorker& action) {
+  hosts_.send(action.host, agent_link::Describe{action.incarnation});
+}
+
+void JobRunner::perform(const action::ShutDownAgent& action) {
+  // Of an agent that joined by itself somebody else waits for the end.
+  const int code = context_.spec.join ? action.exit_code : 0;
+  hosts_.send(action.host, agent_link::Shutdown{static_cast<std::uint8_t>(code)});
+}
+
+void JobRunner::perform(const action::DropAgent& action) {
+  if (hosts_.at(action.host).session) {
+    hosts_.at(action.host).session->drop();
+  } else {
+    agents_.give_up(action.host);
+    handle(event::AgentGone{action.host, "was given up before it was connected"});
+  }
+}
+
+void JobRunner::perform(const action::Say& action) {
+  switch (action.to) {
+    case action::Say::To::warning:
+      return context_.observer.on_warning(action.text);
+    case action::Say::To::notice:
+      return context_.observer.on_notice(action.text);
+    case action::Say::To::verbose:
+      return context_.observer.on_progress(action.text);
+  }
+}
+
+// elastic::run() had returned on all workers, and no later run has committed anything.
+bool JobRunner::work_is_done() const {
+  const auto mark = split(server_.get(kCommitScope, kHighWaterKey), '.');
+  return mark.size() == 3 && mark[1] == "0";
+}
+
+void JobRunner::perform(const action::Finish& action) {
+  outcome_.exit_code = action.exit_code;
+  outcome_.reason = action.reason;
+  outcome_.suspended = action.suspended;
+  outcome_.summary = record_.summary(loop_.job(), Clock::now());
+  if (action.failure) {
+    outcome_.failure = report_.failure(*action.failure);
+    if (work_is_done()) {
+      outcome_.failure->cause += "; before that, elastic::run() had returned on all workers";
+    }
+    outcome_.last_activities = report_.last_activities();
+    if (!outcome_.last_activities.empty()) {
+      outcome_.last_activities += record_.last_recovery_text();
+    }
+  }
+
+  if (action.exit_code != 0) outcome_.lost_state = report_.lost_state();
+  report_.end();
+  answers_.end(action.exit_code, action.reason);
+  agents_.close(action.exit_code, [this] { context_.io.stop(); });
+}
+
+}  // namespace hvd::driver

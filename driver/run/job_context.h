@@ -1,0 +1,26 @@
+// What the parts of a running job share. All of it outlives them.
+#pragma once
+
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+
+#include "base/security/crypto.h"
+#include "driver/core/job_spec.h"
+#include "driver/core/observer.h"
+#include "driver/job/job_identity.h"
+
+namespace hvd::driver {
+
+struct JobContext {
+  boost::asio::io_context& io;
+  const JobSpec& spec;
+  Observer& observer;
+  const JobIdentity identity;
+  const Token token = Token::random();
+
+  const std::string& job_id() const { return identity.id; }
+  bool is_elastic() const { return spec.elastic.has_value(); }
+};
+
+}  // namespace hvd::driver

@@ -1,0 +1,72 @@
+#include "driver/run/job_record.h"
+
+#include <utility>
+#include <variant>
+
+#include "base/text.h"
+
+namespace hvd::driver {
+
+JobRecord::JobRecord(const JobContext& context, const JobStart& start,
+                     std::optional<Journal> journal)
+    : context_(context), journal_(std::move(journal)), metrics_(context.identity, start) {}
+
+void JobRecord::begin(const JobStart& start) {
+  if (journal_) warn_of_journal(journal_->begin(context_.identity, start));
+}
+
+void JobRecord::step(const Event& event, const std::vector<Action>& actions, const Job& job,
+                     TimePoint now, std::chrono::system_clock::time_point wall_time) {
+  const auto* const entered = std::get_if<event::WorldEntered>(&event);
+  if (entered != nullptr && !worlds_.empty() && worlds_.back().generation == entered->generation) {
+    worlds_.back().entered = *entered;
+  }
+  account_.step(event, actions, job, now);
+  metrics_.step(event, actions, job, now);
+  if (journal_) warn_of_journal(journal_->step(event, actions, job.hosts(), now, wall_time));
+}
+
+void JobRecord::add_world(const WorldDocument& world, const std::string& why) {
+  if (worlds_.size() == kMaxPastWorlds) worlds_.erase(worlds_.begin());
+  worlds_.push_back(
+      {world.generation, std::chrono::system_clock::now(), world.members.size(), why, {}});
+}
+
+std::string JobRecord::last_recovery_text() const {
+  for (std::size_t i = worlds_.size(); i > 1; --i) {
+    const PastWorld& world = worlds_[i - 1];
+    if (!world.entered) continue;
+    return cat("  the last recovery, into generation ", world.generation, ", took ",
+               entry_text(*world.entered), "\n");
+  }
+  return {};
+}
+
+std::string JobRecord::metrics_text(const WorkWatch& work, const Job& job, TimePoint now) {
+  metrics_.look_at_work(work, job, now);
+  return metrics_.text(job, now);
+}
+
+std::string JobRecord::finish() {
+  if (!journal_) return {};
+  warn_of_journal(journal_->flush());
+  if (const auto missing = journal_->missing(); missing > 0) {
+    tell_of_journal(cat(missing, missing == 1 ? " line" : " lines",
+                        " of the journal (--events) are not in ", journal_->file()));
+  }
+  return journal_->is_open() ? journal_->file() : std::string();
+}
+
+void JobRecord::warn_of_journal(const Status& written) {
+  if (written.ok()) return;
+  const bool hangs = written.code() == Code::deadline_exceeded;
+  tell_of_journal(cat("the job goes on, and its journal (--events) ",
+                      hangs ? "waits for its file: " : "ends here: ", written.message()));
+}
+
+void JobRecord::tell_of_journal(const std::string& text) {
+  if (context_.spec.journal->file.empty()) return context_.observer.on_progress(text);
+  context_.observer.on_warning(text);
+}
+
+}  // namespace hvd::driver

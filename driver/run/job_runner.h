@@ -1,0 +1,107 @@
+// The I/O around a job's state machine (driver/job/job.h): performs its actions and feeds it the
+// events, by way of the parts of this folder, each of which has one thing to do. Created and used
+// by run_job() (driver/driver.h), on its thread.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "base/clock.h"
+#include "driver/agents/preparation.h"
+#include "driver/core/job_pause.h"
+#include "driver/core/signals.h"
+#include "driver/core/this_machine.h"
+#include "driver/journal/journal.h"
+#include "driver/run/address_finder.h"
+#include "driver/run/agent_supply.h"
+#include "driver/run/host_table.h"
+#include "driver/run/job_answers.h"
+#include "driver/run/job_context.h"
+#include "driver/run/job_loop.h"
+#include "driver/run/job_record.h"
+#include "driver/run/job_report.h"
+#include "driver/run/orphan_killer.h"
+#include "driver/run/worker_starter.h"
+#include "driver/work/work_watch.h"
+#include "rendezvous/server.h"
+
+namespace hvd::driver {
+
+class JobRunner {
+ public:
+  // All references outlive this.
+  JobRunner(boost::asio::io_context& io, const JobSpec& spec, Observer& observer,
+            const RaisedFileLimit& open_files, Preparation preparation, std::string job_id,
+            std::optional<Journal> journal);
+  JobRunner(const JobRunner&) = delete;
+  JobRunner& operator=(const JobRunner&) = delete;
+
+  // Reports the plan and warnings before anything is started.
+  void announce();
+  // Returns when no process of the job is left. To be called once.
+  Outcome run(Signals& signals, RequestSignals& requests, JobAnswers::Sockets sockets);
+
+ private:
+  // ---- events ----
+  void handle(const Event& event) { loop_.handle(event); }
+  JobLoop::Callbacks loop_callbacks();
+  void after_step(const Event& event, const std::vector<Action>& actions, TimePoint now);
+  AgentSupply::Callbacks supply_callbacks();
+  AddressFinder::Callbacks address_callbacks();
+  JobAnswers::Callbacks answers_callbacks();
+  JobPause::Callbacks pause_callbacks();
+  void open_session(HostIndex host, AgentConnection connection);
+  AgentSessionCallbacks session_callbacks(HostIndex host);
+  void on_session_event(HostIndex host, const Event& event);
+  void on_addresses(const std::vector<std::string>& addresses);
+  void on_signal(int signal);
+  void on_request(int signal);
+  bool is_suspended_by(int signal) const;
+  // Calls itself at a steady pace. A late heartbeat does not bring the next one forward.
+  void send_heartbeats(TimePoint now);
+  void report_liveness(TimePoint now);
+
+  // ---- actions ----
+  void perform(const action::PublishWorld& action);
+  void perform(const action::StartAgent& action) { agents_.start(action.host); }
+  void perform(const action::PlanStands& action);
+  void perform(const action::ChooseAddresses& /*action*/) { addresses_.choose(); }
+  void perform(const action::FindAddress& action) { addresses_.find(action.host); }
+  void perform(const action::VoidCommits& action);
+  void perform(const action::Launch& action) { workers_.start(action.host, action.member); }
+  void perform(const action::StopWorkers& action);
+  void perform(const action::KillWorkers& action);
+  void perform(const action::DescribeWorker& action);
+  void perform(const action::ShutDownAgent& action);
+  void perform(const action::DropAgent& action);
+  void perform(const action::Say& action);
+  void perform(const action::Answer& action) { answers_.answer(action); }
+  void perform(const action::Finish& action);
+  bool work_is_done() const;
+
+  const JobContext context_;
+  const RaisedFileLimit& open_files_;
+  const std::vector<HostSlots> listed_hosts_;  // from the command line
+  const Plan plan_;
+  OrphanKiller orphans_;
+  rendezvous::Server server_;
+  const JobStart start_;
+  JobLoop loop_;
+  HostTable hosts_;
+  AgentSupply agents_;
+  AddressFinder addresses_;
+  WorkerStarter workers_;
+  WorkWatch work_;
+  JobReport report_;
+  JobRecord record_;
+  JobAnswers answers_;
+  JobPause pause_;
+  boost::asio::steady_timer heartbeat_timer_;
+  Outcome outcome_;
+};
+
+}  // namespace hvd::driver
