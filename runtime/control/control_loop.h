@@ -55,6 +55,7 @@ class ControlLoop {
   void share(std::shared_ptr<ShmMailbox> mailbox);
   // Controller::unasked_text(). Safe from any thread. Empty, too, if the world's thread is held up.
   std::string unasked_text();
+  std::optional<RankActivity> last_activity() const { return controller_.last_activity(); }
   // Blocks until all connections that this rank needs are there, or the world has failed.
   Failure wait_formed() { return controller_.wait_formed(); }
 

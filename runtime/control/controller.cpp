@@ -430,14 +430,7 @@ void Controller::enter_failure(const Failure& why) {
     changed_.notify_all();
   }
 
-  if (spec_.on_failure) {
-    auto words = trace::flight_digest(recorder_.operations(), trace::nanoseconds_now());
-    callbacks_.emplace_back(
-        [this, doing = RankActivity{spec_.generation, std::move(words.in_flight),
-                                    std::move(words.last), unasked_text()}] {
-          spec_.on_failure(doing);
-        });
-  }
+  keep_last_activity();
   const auto missed = hooks_.on_failure();
   tracing_.failed(why, links_);
   links_.send_to_all(encode_failure(Message::abort, why));
@@ -466,6 +459,21 @@ void Controller::enter_failure(const Failure& why) {
       cat(formed_ ? "did not call what the others wait for (" : "cannot take part in the world (",
           verdict.status.message(), ")");
   callbacks_.emplace_back([this, charge = std::move(charge)] { spec_.on_own_stall(charge); });
+}
+
+// Before the operations in flight fail, since what they waited for says more than that they failed.
+void Controller::keep_last_activity() {
+  auto words = trace::flight_digest(recorder_.operations(), trace::nanoseconds_now());
+  RankActivity activity{spec_.generation, std::move(words.in_flight), std::move(words.last),
+                        unasked_text()};
+  if (spec_.on_failure) callbacks_.emplace_back([this, activity] { spec_.on_failure(activity); });
+  const std::lock_guard lock(mutex_);
+  last_activity_ = std::move(activity);
+}
+
+std::optional<RankActivity> Controller::last_activity() const {
+  const std::lock_guard lock(mutex_);
+  return last_activity_;
 }
 
 // Every rank reports. The rank that timed out first may be waiting for a healthy host, which itself

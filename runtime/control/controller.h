@@ -104,6 +104,8 @@ class Controller {
     return negotiator_.missing_text(negotiation_time(Clock::now()));
   }
   CacheStats cache_stats() const { return {cache_misses_, cache_hits_}; }
+  // What this rank did when the world failed; nothing: it has not.
+  std::optional<RankActivity> last_activity() const;
 
  private:
   Failure of_another_rank(Failure failure) const;
@@ -133,6 +135,7 @@ class Controller {
   Status handle_frame(int rank, const Frame& frame, TimePoint now);
   void suspect_now(const Failure& why, TimePoint now);
   void enter_failure(const Failure& why);
+  void keep_last_activity();
   void report_unreachable(const Failure& verdict, const std::vector<int>& missed);
   void set_formed();
   void set_left();
@@ -170,10 +173,11 @@ class Controller {
   std::atomic<bool> waits_for_batch_ = false;
   std::atomic<std::uint64_t> cache_misses_ = 0;
   std::atomic<std::uint64_t> cache_hits_ = 0;
-  std::mutex mutex_;  // guards the flags below
+  mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   bool formed_ = false;
   bool left_ = false;
+  std::optional<RankActivity> last_activity_;
 };
 
 }  // namespace hvd::runtime

@@ -139,6 +139,10 @@ class World::Impl {
     return {spec_.generation, std::move(words.in_flight), std::move(words.last),
             control_.unasked_text()};
   }
+  Activity last_activity() {
+    auto kept = control_.last_activity();
+    return kept ? *std::move(kept) : activity();
+  }
   Failure failure() const { return verdict_.get(); }
 
   Failure shutdown(TimePoint deadline) {
@@ -454,6 +458,7 @@ Status World::start_timeline(const std::string& path, bool mark_cycles) {
 Status World::stop_timeline(TimePoint deadline) { return impl_->tracing().stop_timeline(deadline); }
 const Config& World::config() const { return impl_->spec().config; }
 World::Activity World::activity() { return impl_->activity(); }
+World::Activity World::last_activity() { return impl_->last_activity(); }
 void World::dump(std::string reason) { impl_->tracing().request_dump(std::move(reason)); }
 int World::rank() const { return impl_->spec().rank; }
 int World::size() const { return impl_->spec().size(); }

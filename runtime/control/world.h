@@ -94,6 +94,8 @@ class World {
   Status stop_timeline(TimePoint deadline);
   using Activity = RankActivity;
   Activity activity();
+  // What this rank did when the world failed, and what it does now while it has not.
+  Activity last_activity();
   const Config& config() const;
   // Writes this rank's flight recorder, with this reason.
   void dump(std::string reason);

@@ -183,10 +183,10 @@ void ProcessWorld::register_end_of_program() {
 
 AgentChannel::Activity ProcessWorld::activity(bool wants_dump) const {
   if (const auto current = world()) {
+    // A worker that is told to end has often lost its world just before.
+    if (!wants_dump) return current->last_activity();
     auto doing = current->activity();
-    if (wants_dump && !current->config().flight_recorder.empty()) {
-      current->dump("asked for by SIGUSR1");
-    }
+    if (!current->config().flight_recorder.empty()) current->dump("asked for by SIGUSR1");
     return doing;
   }
   const std::lock_guard lock(mutex_);
