@@ -339,6 +339,16 @@ std::optional<bool> parse_boolean(std::string_view text) {
   return std::nullopt;
 }
 
+// "HVD_" and "min-num-proc": HVD_MIN_NUM_PROC.
+std::string spelt(std::string_view prefix, std::string_view flag, bool in_capitals) {
+  std::string name(prefix);
+  for (const char c : flag) {
+    const bool is_letter = c >= 'a' && c <= 'z';
+    name += c == '-' ? '_' : is_letter && in_capitals ? static_cast<char>(c - 'a' + 'A') : c;
+  }
+  return name;
+}
+
 // A value is in the flag's unit or in the environment's; `scale` is what one of the flag's units is
 // worth in the value's.
 std::string allowed(const Knob& knob, double scale) {
@@ -434,9 +444,34 @@ std::span<const Knob> knobs() { return kKnobs; }
 
 const Knob* find_knob_by_variable(std::string_view variable) {
   for (const Knob& knob : kKnobs) {
-    if (knob.variable == variable || knob.horovod_name == variable) return &knob;
+    const auto names = knob_variables(knob);
+    if (std::find(names.begin(), names.end(), variable) != names.end()) return &knob;
   }
   return nullptr;
+}
+
+std::vector<std::string> knob_aliases(const Knob& knob) {
+  return knob.aliases.empty() ? std::vector<std::string>() : split(knob.aliases, ',');
+}
+
+std::vector<std::string> knob_variables(const Knob& knob) {
+  std::vector<std::string> names;
+  if (knob.variable.empty()) return names;
+  names.emplace_back(knob.variable);
+  for (const auto& alias : knob_aliases(knob)) {
+    if (!alias.starts_with('-')) names.push_back(spelt("HVD_", alias, true));
+  }
+  if (!knob.horovod_name.empty()) names.emplace_back(knob.horovod_name);
+  return names;
+}
+
+bool has_config_key(const Knob& knob, std::string_view key) {
+  if (knob.config_key == key) return true;
+  const auto section = knob.config_key.substr(0, knob.config_key.find('.') + 1);
+  const auto aliases = knob_aliases(knob);
+  return std::any_of(aliases.begin(), aliases.end(), [&](const std::string& alias) {
+    return !alias.starts_with('-') && spelt(section, alias, false) == key;
+  });
 }
 
 Result<std::string> knob_environment_value(const Knob& knob, std::string_view text,
@@ -448,8 +483,7 @@ Result<std::string> knob_environment_value(const Knob& knob, std::string_view te
 
 Result<std::optional<std::string>> knob_from_environment(const Knob& knob,
                                                          const EnvironmentLookup& lookup) {
-  for (const std::string_view name : {knob.variable, knob.horovod_name}) {
-    if (name.empty()) continue;
+  for (const auto& name : knob_variables(knob)) {
     const auto text = lookup(name);
     if (!text || text->empty()) continue;
     if (auto value = convert(knob, *text, false)) return value;

@@ -24,7 +24,7 @@ std::vector<std::string> all_names(const CLI::App& app) {
     for (const auto& name : option->get_lnames()) names.push_back("--" + name);
     for (const auto& name : option->get_fnames()) names.push_back("--" + name);
   }
-  for (const Alias& alias : kAliases) names.emplace_back(alias.name);
+  for (const Alias& alias : aliases()) names.push_back(alias.name);
   return names;
 }
 
@@ -42,7 +42,7 @@ Argument parse_argument(const std::string& typed) {
   const auto equals = typed.find('=');
   Argument result{typed.substr(0, equals), std::nullopt};
   if (equals != std::string::npos) result.value = typed.substr(equals + 1);
-  for (const Alias& alias : kAliases) {
+  for (const Alias& alias : aliases()) {
     if (alias.name == result.flag) result.flag = alias.flag;
   }
   return result;
@@ -95,6 +95,24 @@ Result<std::string> take_value(const Argument& argument, const std::string& show
 }
 
 }  // namespace
+
+const std::vector<Alias>& aliases() {
+  static const std::vector<Alias> all = [] {
+    std::vector<Alias> made{{"-cb", "--check-build"},
+                            {"-v", "--version"},
+                            {"-h", "--help"},
+                            {"--log-without-timestamp", "--no-log-with-timestamp"},
+                            {"--log-hide-timestamp", "--no-log-with-timestamp"},
+                            {"--no-log-hide-timestamp", "--log-with-timestamp"}};
+    for (const Knob* const setting : all_settings()) {
+      for (const auto& alias : knob_aliases(*setting)) {
+        made.push_back({alias.starts_with('-') ? alias : "--" + alias, cat("--", setting->flag)});
+      }
+    }
+    return made;
+  }();
+  return all;
+}
 
 Status usage(std::string message) { return {Code::invalid_argument, std::move(message)}; }
 

@@ -261,7 +261,9 @@ std::vector<std::string> warnings_of_misspelt_settings(const std::vector<std::st
   constexpr std::string_view kPrefix = "HVD_";
   std::vector<std::string> settings;
   for (const Knob* const setting : all_settings()) {
-    if (setting->variable.starts_with(kPrefix)) settings.emplace_back(setting->variable);
+    for (auto& name : knob_variables(*setting)) {
+      if (name.starts_with(kPrefix)) settings.push_back(std::move(name));
+    }
   }
 
   std::vector<std::string> warnings;

@@ -79,7 +79,7 @@ class HelpFormatter : public CLI::Formatter {
     const bool both = setting != nullptr && setting->type == KnobType::boolean;
 
     std::string name = cat(both ? "--[no-]" : "--", flag);
-    for (const Alias& alias : kAliases) {
+    for (const Alias& alias : aliases()) {
       if (!alias.name.starts_with("--") && cat("--", flag) == alias.flag) {
         name = cat(alias.name, ", ", name);
       }

@@ -25,8 +25,8 @@ std::vector<std::string> names_of(const CLI::Option& option) {
 
   for (const auto& name : option.get_lnames()) add("--" + name);
   const std::vector<std::string> own = names;
-  for (const Alias& alias : kAliases) {
-    if (std::find(own.begin(), own.end(), alias.flag) != own.end()) add(std::string(alias.name));
+  for (const Alias& alias : aliases()) {
+    if (std::find(own.begin(), own.end(), alias.flag) != own.end()) add(alias.name);
   }
   return names;
 }

@@ -47,7 +47,7 @@ std::vector<std::string> list_items(std::string_view text) { return split(text, 
 
 const Knob* find_setting_by_config_key(std::string_view key) {
   for (const Knob* const setting : all_settings()) {
-    if (setting->config_key == key) return setting;
+    if (has_config_key(*setting, key)) return setting;
   }
   return nullptr;
 }
