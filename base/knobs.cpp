@@ -224,9 +224,10 @@ constexpr std::array kKnobs{
          .maximum = 65'535,
          .help =
              "Core of the background thread: one number, or one for each local rank, as in 0,4,8"},
-    Knob{.flag = "gloo-timeout-seconds",
-         .config_key = "library_options.gloo_timeout_seconds",
-         .variable = "HVD_GLOO_TIMEOUT_SECONDS",
+    Knob{.flag = "collective-timeout",
+         .aliases = "gloo-timeout-seconds",
+         .config_key = "library_options.collective_timeout",
+         .variable = "HVD_COLLECTIVE_TIMEOUT",
          .horovod_name = "HOROVOD_GLOO_TIMEOUT_SECONDS",
          .type = KnobType::integer,
          .default_text = "30",

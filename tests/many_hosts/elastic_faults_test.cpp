@@ -202,8 +202,8 @@ TEST_F(ElasticOnHostsTest, HostsThatDoNotReachEachOtherForAWhileGoOnInTheSameWor
 TEST_F(ElasticOnHostsTest, NightlyAWorkerThatDoesNotReachRankZeroForLongIsStartedAgain) {
   // Of the workers, not of hvdrun: how long they try to reach each other.
   Process& job = start_training(3, 6,
-                                {.flags = {"-np", "6", "--min-np", "2", "--gloo-timeout-seconds",
-                                           "2", "--env", "HVD_START_TIMEOUT=3"}});
+                                {.flags = {"-np", "6", "--min-np", "2", "--collective-timeout", "2",
+                                           "--env", "HVD_START_TIMEOUT=3"}});
   const auto world = step_logs().newest_world();
   const std::string with_data = "-m length --length 100:65535";
   change_drops("-A", host(1), host(2), with_data);
@@ -227,7 +227,7 @@ struct LostWay {
 class LostWayTest : public ElasticOnHostsTest, public testing::WithParamInterface<LostWay> {
  protected:
   Process& start_and_cut(const Words& more_flags = {}) {
-    Words flags{"-np", "3",     "--min-np",           "1", "--gloo-timeout-seconds",
+    Words flags{"-np", "3",     "--min-np",           "1", "--collective-timeout",
                 "2",   "--env", "HVD_START_TIMEOUT=3"};
     flags.insert(flags.end(), more_flags.begin(), more_flags.end());
     Process& job = start_training(3, 3, {.hosts = "h1:1,h2:1,h3:1", .flags = flags});

@@ -136,7 +136,7 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
   HVD_RETURN_IF_ERROR(read_number("HVD_STALL_CHECK_DISABLE", lookup, [&](double disable) {
     if (disable != 0) config.stall_warning = {};
   }));
-  HVD_RETURN_IF_ERROR(read_number("HVD_GLOO_TIMEOUT_SECONDS", lookup, [&](double count) {
+  HVD_RETURN_IF_ERROR(read_number("HVD_COLLECTIVE_TIMEOUT", lookup, [&](double count) {
     config.collective_timeout = seconds(count);
   }));
   auto operations = text_of("HVD_CPU_OPERATIONS", lookup);

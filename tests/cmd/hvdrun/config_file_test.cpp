@@ -61,7 +61,7 @@ logging:
                                                     {"mpi-threads-disable", "1"},
                                                     {"num-nccl-streams", "2"},
                                                     {"thread-affinity", "0,4"},
-                                                    {"gloo-timeout-seconds", "60"},
+                                                    {"collective-timeout", "60"},
                                                     {"log-level", "info"},
                                                     {"log-with-timestamp", "1"}};
   std::map<std::string, std::string> got;

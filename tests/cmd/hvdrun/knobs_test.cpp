@@ -104,7 +104,7 @@ TEST(Knobs, AValueThatIsNotAllowedIsRefusedWithTheFlagTheValueAndWhatIs) {
       {"HVD_LOG_LEVEL", "off", "TRACE"},
       {"HVD_THREAD_AFFINITY", "1,,2", "integers"},
       {"HVD_THREAD_AFFINITY", "1,x", "integers"},
-      {"HVD_GLOO_TIMEOUT_SECONDS", "0", "from 1 to"},
+      {"HVD_GLOO_TIMEOUT_SECONDS", "0", "--collective-timeout=0: must be an integer from 1 to"},
       {"HVD_TIMELINE", "", "not empty"},
       {"HVD_TRANSPORT", "tcp", "--transport=tcp: must be one of hvd, gloo-tcp"},
       {"HVD_SOCKETS_PER_PAIR", "0", "--sockets-per-pair=0: "},
