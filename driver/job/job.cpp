@@ -22,7 +22,7 @@ Job::Job(JobOptions options, JobPolicy policy)
       hosts_({options_.heartbeat_timeout, options_.orphan_timeout}),
       worlds_(options_.job_id),
       time_(options_.pace),
-      budget_(options_.elastic.budget),
+      roster_(hosts_, options_.elastic.budget),
       init_watch_(options_.init_timeout),
       common_cause_(options_.elastic.budget.restarts),
       random_state_(options_.elastic.jitter_seed) {}

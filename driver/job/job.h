@@ -40,6 +40,7 @@
 
 #include "driver/job/common_cause.h"
 #include "driver/job/handover.h"
+#include "driver/job/host_roster.h"
 #include "driver/job/hosts.h"
 #include "driver/job/init_watch.h"
 #include "driver/job/job_io.h"
@@ -127,7 +128,7 @@ class Job {
   int restarts() const { return group_.restarts; }
   // The worker that the job would name if it failed now; 0 if there is none.
   Incarnation first_cause() const;
-  const Requests& requests() const { return requests_; }
+  const Requests& requests() const { return roster_.requests(); }
   // Members of the world are lost, and there is no world without them yet. Looks at all members.
   bool is_recovering() const;
 
@@ -147,7 +148,6 @@ class Job {
   void on(const event::AgentBroken& event);
   void on(const event::Heard& event);
   void on(const event::Unserved& event);
-  void forget_old_names();
   void hear_capacity(HostIndex host, const Capacity& capacity);
   void start_agent(HostIndex host);
   void start_agents();
@@ -165,10 +165,6 @@ class Job {
   void on_host_deadlines();
   void on_silence();
   void say_heard(HostIndex host);
-  const event::FoundHost* found(const std::string& host) const;
-  // Null if no host has that name.
-  static const event::FoundHost* with_name(
-      const std::optional<std::vector<event::FoundHost>>& hosts, const std::string& name);
 
   // driver/job/job_requests.cpp
   void on(const event::DrainRequested& event);
@@ -179,8 +175,6 @@ class Job {
   std::string why_not_drained(const std::string& host) const;
   std::string why_not_used_again(const std::string& host) const;
   void drain(const std::string& host);
-  void use_named_hosts();
-  std::string drained_text() const;
   std::string release_reason(const JobWorker& worker) const;
 
   // driver/job/job_list.cpp: hosts that are a list, and are made ready together
@@ -269,11 +263,6 @@ class Job {
   bool has_grown_enough() const;  // by --planned-reset-limit
   void count_planned_reset();
   Limits limits_now() const;
-  // As many as discovery says, else as its agent found room for; 0: it has not said it yet.
-  int slots_of(const HostSlots& found) const;
-  // Slots that may be used now; `without`: but for this one.
-  int ready_slots(const HostSlots& found, std::optional<int> without = {}) const;
-  std::vector<Room> rooms() const;
   std::vector<Occupant> occupants() const;
 
   // driver/job/job_slow.cpp
@@ -381,9 +370,6 @@ class Job {
   std::string preparing_text(TimePoint now) const;
   std::string begins_text(TimePoint now) const;
   std::string short_text() const;
-  std::string room_text() const;
-  std::size_t room_now() const;
-  std::string errors_text() const;
   std::string members_text() const;
   std::string live_text() const;
   std::string live_ranks_text() const;
@@ -426,18 +412,7 @@ class Job {
     TimePoint joiners = kNever;     // when those on standby wait no longer for others that come
   } deadlines_;
 
-  // Hosts as they are named, and what is known of each name.
-  struct Known {
-    std::optional<std::vector<event::FoundHost>> named;  // the newest answer, or the list
-    std::optional<std::vector<event::FoundHost>> hosts;  // those of them that are not drained
-    std::map<std::string, int> counted_slots;            // as the last agent there said
-    std::map<std::string, int> planned_slots;            // that the list needed to have
-    bool list_is_planned = false;
-    std::map<std::string, HostError> host_errors;  // of the last time, if it came to nothing
-    std::map<std::pair<std::string, int>, std::string> slot_errors;  // of the last that failed
-  } known_;
-  SlotBudget budget_;
-  Requests requests_;
+  HostRoster roster_;
 
   // Of a list of hosts.
   struct List {

@@ -248,7 +248,7 @@ void Job::settle() {
   init_watch_.set_waiting(joined_.anybody && !workers_.absent().empty() && runs(), now_);
   if (deadlines_.rest <= now_) decide_within(kAtOnce);  // a host has rested
   for (int round = 0; round < kMaxDecisions && deadlines_.decision <= now_; ++round) decide();
-  deadlines_.rest = budget_.next_end(now_);
+  deadlines_.rest = roster_.budget().next_end(now_);
   if (policy_.changes_world && runs() && workers_.live().empty()) {
     const auto& members = worlds_.in_force().members;
     const bool all = std::all_of(members.begin(), members.end(), [&](const WorldMember& member) {

@@ -61,12 +61,13 @@ std::string Job::set_aside_text(const JobWorker& worker, TimePoint until) const 
     return cat("; its host is set aside (--failure-policy host)", back,
                until == kNever ? " (--blacklist-cooldown-range lets it come back)" : "");
   }
-  if (budget_.rests(host, now_)) return cat("; its host is set aside", back);
-  const auto resting = budget_.resting_slots(host, now_);
-  const event::FoundHost* const found = this->found(host);
-  const bool is_all = found != nullptr && slots_of(found->host) > 1 &&
-                      static_cast<int>(resting.size()) >= slots_of(found->host);
-  const int failures = budget_.failures(host, worker.member.slot);
+  const SlotBudget& budget = roster_.budget();
+  if (budget.rests(host, now_)) return cat("; its host is set aside", back);
+  const auto resting = budget.resting_slots(host, now_);
+  const event::FoundHost* const found = roster_.find_used(host);
+  const bool is_all = found != nullptr && roster_.slots_of(found->host) > 1 &&
+                      static_cast<int>(resting.size()) >= roster_.slots_of(found->host);
+  const int failures = budget.failures(host, worker.member.slot);
   return cat("; its slot has failed ", failures, failures == 1 ? " time" : " times",
              ": it is set aside", back,
              is_all ? cat(", as all ", resting.size(), " slots of host ", host, " are now") : "");
@@ -80,14 +81,14 @@ CommonCause::Situation Job::situation() const {
   for (const auto& member : worlds_.in_force().members) {
     if (std::exchange(last_host, member.host) != member.host) ++situation.world_hosts;
   }
-  for (const auto& found : *known_.hosts) {
+  for (const auto& found : roster_.used()) {
     const auto host = hosts_.current(found.host.name);
     if (!host) continue;
     const JobHost& one = hosts_[*host];
     const bool may_be_used = one.state == HostState::starting || one.state == HostState::ready;
     if (!may_be_used || one.leaves) continue;
     ++situation.hosts;
-    situation.slots += static_cast<std::size_t>(slots_of(found.host));
+    situation.slots += static_cast<std::size_t>(roster_.slots_of(found.host));
   }
   return situation;
 }
@@ -152,8 +153,8 @@ void Job::start_again_or_set_aside(std::size_t index, const std::string& how) {
   const JobWorker& worker = workers_[index];
   const auto& member = worker.member;
   const std::string name = member.worker();
-  known_.slot_errors[{member.host, member.slot}] = how;
-  const TimePoint until = budget_.worker_failed(member.host, member.slot, now_, random());
+  roster_.note_slot_error(member.host, member.slot, how);
+  const TimePoint until = roster_.budget().worker_failed(member.host, member.slot, now_, random());
   if (until <= now_) {
     failures_.untold.push_back(index);
     return;

@@ -26,7 +26,7 @@ void Job::on(const event::WorkerLeft& event) {
     if (!stop_has_begun()) fail_with(*worker, cat("gave up: ", event.reason), kLauncherError);
     return;
   }
-  if (event.for_good) budget_.set_aside_for_good(worker->member.host, worker->member.slot);
+  if (event.for_good) roster_.budget().set_aside_for_good(worker->member.host, worker->member.slot);
 
   const std::size_t index = index_of(event.incarnation);
   if (worker->state == WorkerState::launching) {

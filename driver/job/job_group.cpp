@@ -30,7 +30,7 @@ bool Job::has_worked_for_long() const {
 // Free slots that make the world larger. A slot that may still be broken is not worth it to stop
 // all others.
 bool Job::has_room_for_more() const {
-  std::vector<Room> trusted = rooms();
+  std::vector<Room> trusted = roster_.rooms(now_);
   for (Room& room : trusted) {
     for (const auto& [host, slot] : group_.doubtful_slots) {
       if (host == room.host) room.resting_slots.push_back(slot);
@@ -51,7 +51,7 @@ void Job::trust_slots_that_worked() {
 }
 
 bool Job::has_lost_room() const {
-  const auto released = staff(rooms(), occupants(), limits_now()).release;
+  const auto released = staff(roster_.rooms(now_), occupants(), limits_now()).release;
   return std::any_of(released.begin(), released.end(), [&](Incarnation incarnation) {
     return !has_ended(workers_.of(incarnation).state);
   });
@@ -67,7 +67,7 @@ void Job::keep_group() {
 
 void Job::find_reason_to_restart_group() {
   const MembershipCount now = count_members();
-  const char* const or_scaled = requests_.size == 0 ? "" : ", or the job was scaled";
+  const char* const or_scaled = roster_.requests().size == 0 ? "" : ", or the job was scaled";
   if (!now.lost.empty()) {
     stop_group_after_failure();
   } else if (!workers_.live().empty() && (!now.leaving.empty() || has_lost_room())) {
@@ -134,8 +134,8 @@ void Job::stop_group(const std::string& why) {
 
 // Of a group that has ended, by itself or because it was told to.
 void Job::begin_again() {
-  const Limits limits = requests_.bound(group_.limits.value_or(limits_now()));
-  const auto places = staff(rooms(), occupants(), limits).launch;
+  const Limits limits = roster_.requests().bound(group_.limits.value_or(limits_now()));
+  const auto places = staff(roster_.rooms(now_), occupants(), limits).launch;
   const auto size = static_cast<std::size_t>(world_size(static_cast<int>(places.size()), limits));
   if (size < static_cast<std::size_t>(std::max(options_.elastic.limits.least, 1))) {
     tell_failures({});

@@ -22,41 +22,15 @@ void Job::on(const event::Begin& /*event*/) {
 
 void Job::on(const event::HostsFound& event) {
   if (!policy_.discovers_hosts) return;
-  known_.named = event.hosts;
-  use_named_hosts();
-  std::erase_if(known_.host_errors,
-                [&](const auto& error) { return found(error.first) == nullptr; });
-  forget_old_names();
+  roster_.name(event.hosts, now_);
+  std::erase_if(group_.doubtful_slots,
+                [this](const auto& place) { return roster_.is_old(place.first); });
   decide_within(kAtOnce);
 }
 
-// A cluster may give each of its machines a name that never comes again.
-void Job::forget_old_names() {
-  budget_.forget_old(now_);
-  const auto is_old = [this](const std::string& name) {
-    return !budget_.remembers(name) && !hosts_.current(name) &&
-           with_name(known_.named, name) == nullptr;
-  };
-  std::erase_if(known_.counted_slots, [&](const auto& one) { return is_old(one.first); });
-  std::erase_if(known_.slot_errors, [&](const auto& one) { return is_old(one.first.first); });
-  std::erase_if(group_.doubtful_slots, [&](const auto& one) { return is_old(one.first); });
-}
-
 void Job::on(const event::DiscoveryFailed& event) {
-  if (known_.hosts) return;  // the last good answer stays in force
+  if (roster_.is_known()) return;  // the last good answer stays in force
   fail_because(event.message);
-}
-
-const event::FoundHost* Job::found(const std::string& name) const {
-  return with_name(known_.hosts, name);
-}
-
-const event::FoundHost* Job::with_name(const std::optional<std::vector<event::FoundHost>>& hosts,
-                                       const std::string& name) {
-  if (!hosts) return nullptr;
-  const auto host = std::find_if(hosts->begin(), hosts->end(),
-                                 [&](const auto& one) { return one.host.name == name; });
-  return host == hosts->end() ? nullptr : &*host;
 }
 
 // ---- they become ready ----
@@ -68,9 +42,9 @@ void Job::start_agent(HostIndex host) {
 
 // On hosts that are found, have no agent, and do not rest.
 void Job::start_agents() {
-  for (const auto& found : *known_.hosts) {
+  for (const auto& found : roster_.used()) {
     const std::string& name = found.host.name;
-    if (hosts_.current(name) || budget_.rests(name, now_)) continue;
+    if (hosts_.current(name) || roster_.budget().rests(name, now_)) continue;
     // There is no deadline yet, since others may have their turn first.
     const HostIndex host = hosts_.add(name, found.local);
     hosts_[host].joins = found.joins;
@@ -117,9 +91,9 @@ void Job::hear_capacity(HostIndex host, const Capacity& capacity) {
     say(slots_text(there, capacity));
     return;
   }
-  const event::FoundHost* const one = found(name);
+  const event::FoundHost* const one = roster_.find_used(name);
   if (one != nullptr && one->host.slots == 0) say(slots_text(one->host, capacity));
-  known_.counted_slots[name] = slots_by(capacity);
+  roster_.count_slots(name, slots_by(capacity));
 }
 
 void Job::on(const event::AddressFound& event) {
@@ -127,7 +101,7 @@ void Job::on(const event::AddressFound& event) {
   if (host.state != HostState::ready || !host.address.empty() || event.address.empty()) return;
   host.address = event.address;
   host.deadline = kNever;
-  known_.host_errors.erase(host.name);
+  roster_.forget_error(host.name);
   say(cat("host ", host.name, " is ready"));
   decide_within(kAtOnce);
 }
@@ -150,7 +124,7 @@ void Job::on(const event::HostLeaves& event) {
 // Hosts that are no longer found, and have no worker left.
 void Job::release_hosts() {
   std::set<std::string> names;
-  for (const auto& one : *known_.hosts) names.insert(one.host.name);
+  for (const auto& one : roster_.used()) names.insert(one.host.name);
   for (const auto& [name, index] : hosts_.current()) {
     const JobHost& host = hosts_[index];
     if ((names.count(name) != 0 && !host.leaves) || host.live > 0) continue;
@@ -203,15 +177,16 @@ void Job::host_failed(HostIndex index, Step step, const std::string& message, in
     return;
   }
   // One that was of use gets another chance at once.
-  const TimePoint until = hosts_.is_usable(index) ? budget_.host_lost(host.name, now_, random())
-                                                  : budget_.host_failed(host.name, now_, random());
+  SlotBudget& budget = roster_.budget();
+  const TimePoint until = hosts_.is_usable(index) ? budget.host_lost(host.name, now_, random())
+                                                  : budget.host_failed(host.name, now_, random());
   decide_within(kAtOnce);
   if (host.leaves) return;  // as it had been told to
-  known_.host_errors[host.name] = {step, message, exit_code};
+  roster_.note_error(host.name, {step, message, exit_code});
   std::string next;
   if (host.joins && until <= now_) {
     next = "; it may join again";
-  } else if (found(host.name) != nullptr) {
+  } else if (roster_.find_used(host.name) != nullptr) {
     next = cat("; it ", rest_text(until));
   }
   warn(cat("host ", host.name, ": ", name_of(step), ": ", message, next));
@@ -288,12 +263,7 @@ void Job::broken(HostIndex host, const std::string& what) {
 
 void Job::leave(HostIndex index) {
   hosts_.move(index, HostState::gone);
-  if (hosts_[index].joins && known_.named) {
-    std::erase_if(*known_.named, [&](const event::FoundHost& one) {
-      return one.joins && one.host.name == hosts_[index].name;
-    });
-    use_named_hosts();
-  }
+  if (hosts_[index].joins) roster_.joined_agent_is_gone(hosts_[index].name);
   lose_workers(index, "was lost with its host");
   decide_within(kAtOnce);
   const JobHost& host = hosts_[index];
@@ -301,7 +271,7 @@ void Job::leave(HostIndex index) {
   // An agent that joins comes again when its machine is there again.
   if (host.joins) return say(cat("host ", host.name, " has left; it may join again"));
   // The sender of the signal is about to take the host away, whatever discovery still says.
-  const TimePoint until = budget_.host_failed(host.name, now_, random());
+  const TimePoint until = roster_.budget().host_failed(host.name, now_, random());
   say(cat("host ", host.name, " has left; it ", rest_text(until)));
 }
 

@@ -56,47 +56,46 @@ void Job::on(const event::DrainRequested& event) {
   if (!why.empty()) return refuse(std::move(why));
   if (event.undo) {
     const DrainTarget target(event.host_name);
-    requests_.drained.erase(event.host_name);
+    roster_.use_again(event.host_name);
     trust_slots_of(target.host);
     accept(cat(target.text(), " is used again",
-               with_name(known_.named, target.host) ? "" : " when it is named"));
+               roster_.find_named(target.host) != nullptr ? "" : " when it is named"));
   } else {
     drain(event.host_name);
   }
-  use_named_hosts();
   decide_within(kAtOnce);
 }
 
 std::string Job::why_not_drained(const std::string& name) const {
   const DrainTarget target(name);
-  const event::FoundHost* const named = with_name(known_.named, target.host);
+  const event::FoundHost* const named = roster_.find_named(target.host);
   if (named == nullptr && (target.slot || !hosts_.current(name))) {
     std::set<std::string> names;
-    for (const auto& one : *known_.named) names.insert(one.host.name);
+    for (const auto& one : roster_.named()) names.insert(one.host.name);
     for (const auto& [current, index] : hosts_.current()) names.insert(current);
     return cat("it has no host ", quoted(target.host), ", but ",
                names.empty() ? "none at all" : names_text({names.begin(), names.end()}));
   }
-  if (target.slot && (*target.slot < 0 || *target.slot >= slots_of(named->host))) {
+  if (target.slot && (*target.slot < 0 || *target.slot >= roster_.slots_of(named->host))) {
     return cat("host ", target.host, " has no slot ", *target.slot,
-               ": they count from 0, and it has ", slots_of(named->host));
+               ": they count from 0, and it has ", roster_.slots_of(named->host));
   }
   int left = 0;
-  for (const auto& found : *known_.hosts) {
+  for (const auto& found : roster_.used()) {
     if (found.host.name != target.host) {
-      left += ready_slots(found.host);
+      left += roster_.ready_slots(found.host, now_);
     } else if (target.slot) {
-      left += ready_slots(found.host, target.slot);
+      left += roster_.ready_slots(found.host, now_, target.slot);
     }
   }
   const int least = std::max(options_.elastic.limits.least, 1);
-  if (left >= least || requests_.drained.contains(name)) return {};
+  if (left >= least || roster_.requests().drained.contains(name)) return {};
   return cat("without ", target.text(), " it would have ", left, left == 1 ? " slot" : " slots",
              " ready, and it needs at least ", least, " (--min-np)");
 }
 
 std::string Job::why_not_used_again(const std::string& name) const {
-  const auto& drained = requests_.drained;
+  const auto& drained = roster_.requests().drained;
   if (drained.contains(name)) return {};
   const char* const what = DrainTarget(name).slot ? "slot " : "host ";
   if (drained.empty()) return cat(what, quoted(name), " is not drained, nor is any other");
@@ -106,7 +105,7 @@ std::string Job::why_not_used_again(const std::string& name) const {
 
 void Job::drain(const std::string& name) {
   const DrainTarget target(name);
-  if (!requests_.drained.insert(name).second) {
+  if (!roster_.drain(name)) {
     actions_.emplace_back(action::Answer{true, cat(target.text(), " is drained already")});
     return;
   }
@@ -120,15 +119,6 @@ void Job::drain(const std::string& name) {
   accept(cat(text, ": ", counted(workers, "worker"), " there ", workers == 1 ? "leaves" : "leave",
              is_plain_group() ? " with a restart of all, or at a commit if hvd::init() is called"
                               : " at the next commit"));
-}
-
-// The hosts that discovery names, but for those that are drained.
-void Job::use_named_hosts() {
-  known_.hosts = known_.named;
-  if (!known_.hosts) return;
-  std::erase_if(*known_.hosts, [this](const event::FoundHost& one) {
-    return requests_.drained.contains(one.host.name);
-  });
 }
 
 // ---- the size ----
@@ -150,12 +140,11 @@ void Job::on(const event::ScaleRequested& event) {
                       counted(static_cast<std::size_t>(failures_.planned_resets), "planned change"),
                       " (--planned-reset-limit)"));
   }
-  requests_.size = event.size;
+  roster_.set_size(event.size);
   // The size that somebody asks for is worth a restart of all, also with slots that may fail again.
   group_.doubtful_slots.clear();
 
-  int room = 0;
-  for (const auto& found : *known_.hosts) room += ready_slots(found.host);
+  const int room = roster_.ready_slots(now_);
   std::string text =
       cat("the job is scaled to ", counted(wanted, "worker"), "; its world has ", now, " now");
   if (room < event.size)
@@ -166,25 +155,19 @@ void Job::on(const event::ScaleRequested& event) {
 
 // ---- words ----
 
-std::string Job::drained_text() const {
-  const auto& drained = requests_.drained;
-  if (drained.empty()) return {};
-  return cat(", ", names_text({drained.begin(), drained.end()}),
-             drained.size() == 1 ? " is drained" : " are drained");
-}
-
 // Why the world has no place for this worker any more.
 std::string Job::release_reason(const JobWorker& worker) const {
   const std::string host = cat("host ", worker.member.host);
-  if (requests_.drained.contains(worker.member.host)) return host + " is drained";
-  if (requests_.is_drained(worker.member.host, worker.member.slot)) {
+  const Requests& requests = roster_.requests();
+  if (requests.drained.contains(worker.member.host)) return host + " is drained";
+  if (requests.is_drained(worker.member.host, worker.member.slot)) {
     return cat("slot ", worker.member.worker(), " is drained");
   }
-  const event::FoundHost* const there = found(worker.member.host);
+  const event::FoundHost* const there = roster_.find_used(worker.member.host);
   if (there == nullptr) return host + " is no longer named";
-  if (worker.member.slot >= slots_of(there->host)) return host + " has fewer slots now";
-  if (requests_.size == 0) return "the world has more workers than --max-np";
-  return cat("the job was scaled to ", counted(static_cast<std::size_t>(requests_.size), "worker"));
+  if (worker.member.slot >= roster_.slots_of(there->host)) return host + " has fewer slots now";
+  if (requests.size == 0) return "the world has more workers than --max-np";
+  return cat("the job was scaled to ", counted(static_cast<std::size_t>(requests.size), "worker"));
 }
 
 }  // namespace hvd::driver

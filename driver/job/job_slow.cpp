@@ -34,7 +34,7 @@ void Job::on(const event::FoundSlow& event) {
 
 bool Job::may_replace_slow() const {
   return options_.elastic.replaces_slow && state_ == JobState::running && !is_to_suspend() &&
-         known_.hosts;
+         roster_.is_known();
 }
 
 std::size_t Job::giving_way() const {
@@ -55,8 +55,8 @@ void Job::find_places_for_slow() {
 
     one.gives_way = true;
     // Nobody is to be started where it was slow.
-    const TimePoint until = budget_.set_aside(member.host, member.slot, now_, random());
-    known_.slot_errors[{member.host, member.slot}] = kWasSlow;
+    const TimePoint until = roster_.budget().set_aside(member.host, member.slot, now_, random());
+    roster_.note_slot_error(member.host, member.slot, kWasSlow);
     notice(cat(member.worker(),
                " is slow and is replaced (--replace-stragglers); its slot is set aside for ",
                seconds_text(until - now_)));
@@ -65,7 +65,7 @@ void Job::find_places_for_slow() {
 
 bool Job::has_place_for_another(const JobWorker& worker) const {
   // Its own host is as busy for another one.
-  std::vector<Room> elsewhere = rooms();
+  std::vector<Room> elsewhere = roster_.rooms(now_);
   for (Room& room : elsewhere) {
     if (room.host == worker.member.host) room.rests = true;
   }

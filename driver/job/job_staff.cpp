@@ -14,13 +14,13 @@ namespace hvd::driver {
 
 // Once, when every host of the list has said how many slots it has.
 void Job::plan_list() {
-  if (!options_.elastic.plan_list || known_.list_is_planned) return;
+  if (!options_.elastic.plan_list || roster_.is_planned()) return;
   std::vector<HostSlots> hosts;
-  for (const auto& found : *known_.named) {
-    hosts.push_back({found.host.name, slots_of(found.host)});
+  for (const auto& found : roster_.named()) {
+    hosts.push_back({found.host.name, roster_.slots_of(found.host)});
     if (hosts.back().slots == 0) return;
   }
-  known_.list_is_planned = true;
+  roster_.plan_slots({});
   const auto plan = plan_static(hosts, options_.elastic.processes, options_.elastic.oversubscribe);
   Status status = plan.status();
   if (status.ok()) status = check_least(options_.elastic.limits.least, hosts, *plan);
@@ -29,31 +29,33 @@ void Job::plan_list() {
     return;
   }
   if (!plan->oversubscription.empty()) warn(plan->oversubscription);
-  for (const auto& member : plan->members) ++known_.planned_slots[member.host];
+  std::map<std::string, int> slots;
+  for (const auto& member : plan->members) ++slots[member.host];
+  roster_.plan_slots(std::move(slots));
 }
 
 void Job::form_first_world() {
   int room = 0;
   bool settled = true;
-  bool program_is_missing = !known_.hosts->empty();
+  bool program_is_missing = !roster_.used().empty();
   int room_in_order = 0;  // on hosts before the first that is still on its way
-  for (const auto& found : *known_.hosts) {
+  for (const auto& found : roster_.used()) {
     const auto host = hosts_.current(found.host.name);
-    const auto error = known_.host_errors.find(found.host.name);
+    const HostError* const error = roster_.error_of(found.host.name);
     const bool is_usable = host && hosts_.is_usable(*host);
-    if (is_usable) room += slots_of(found.host);
-    if (is_usable && settled) room_in_order += slots_of(found.host);
+    if (is_usable) room += roster_.slots_of(found.host);
+    if (is_usable && settled) room_in_order += roster_.slots_of(found.host);
     if (host && !is_usable && hosts_[*host].state <= HostState::ready) {
       settled = false;
     }
     program_is_missing =
-        program_is_missing && error != known_.host_errors.end() &&
-        (error->second.step == Step::find_program || error->second.step == Step::change_directory);
+        program_is_missing && error != nullptr &&
+        (error->step == Step::find_program || error->step == Step::change_directory);
   }
   if (settled && program_is_missing) {
     JobFailure failure;
-    for (const auto& found : *known_.hosts) {
-      failure.hosts.push_back({found.host.name, known_.host_errors.at(found.host.name)});
+    for (const auto& found : roster_.used()) {
+      failure.hosts.push_back({found.host.name, *roster_.error_of(found.host.name)});
     }
     const FailedHost first = failure.hosts.front();
     failure.host = first.name;
@@ -72,7 +74,7 @@ void Job::form_first_world() {
     return;
   }
   const Limits limits = options_.elastic.limits;
-  const auto places = staff(rooms(), {}, limits).launch;
+  const auto places = staff(roster_.rooms(now_), {}, limits).launch;
   const auto size = static_cast<std::size_t>(world_size(static_cast<int>(places.size()), limits));
   begin_world({places.begin(), places.begin() + static_cast<std::ptrdiff_t>(size)}, {});
   for (std::size_t i = size; i < places.size(); ++i) {
@@ -119,7 +121,7 @@ void Job::count_planned_reset() {
 }
 
 Limits Job::limits_now() const {
-  Limits limits = requests_.bound(options_.elastic.limits);
+  Limits limits = roster_.requests().bound(options_.elastic.limits);
   if (has_grown_enough()) {
     const int size = static_cast<int>(worlds_.in_force().members.size());
     limits.most = limits.most == 0 ? size : std::min(limits.most, size);
@@ -128,41 +130,8 @@ Limits Job::limits_now() const {
 }
 
 int Job::slots_at(HostIndex host) const {
-  const event::FoundHost* const found = with_name(known_.named, hosts_[host].name);
-  return found == nullptr ? 0 : slots_of(found->host);
-}
-
-int Job::slots_of(const HostSlots& found) const {
-  const auto planned = known_.planned_slots.find(found.name);
-  const int least = planned == known_.planned_slots.end() ? 0 : planned->second;
-  if (found.slots > 0) return std::max(found.slots, least);
-  const auto counted = known_.counted_slots.find(found.name);
-  return std::max(counted == known_.counted_slots.end() ? 0 : slots_found(found, counted->second),
-                  least);
-}
-
-int Job::ready_slots(const HostSlots& found, std::optional<int> without) const {
-  const auto host = hosts_.current(found.name);
-  if (!host || !hosts_.is_usable(*host) || budget_.rests(found.name, now_)) return 0;
-  const int all = slots_of(found);
-  const auto resting = budget_.resting_slots(found.name, now_);
-  std::set<int> unused(resting.begin(), resting.end());
-  for (const int slot : requests_.drained_slots(found.name)) unused.insert(slot);
-  if (without) unused.insert(*without);
-  return all - static_cast<int>(std::count_if(unused.begin(), unused.end(),
-                                              [&](int slot) { return slot < all; }));
-}
-
-std::vector<Room> Job::rooms() const {
-  std::vector<Room> rooms;
-  for (const auto& found : *known_.hosts) {
-    const auto host = hosts_.current(found.host.name);
-    const bool rests = !host || !hosts_.is_usable(*host) || budget_.rests(found.host.name, now_);
-    rooms.push_back({found.host.name, slots_of(found.host), rests,
-                     budget_.resting_slots(found.host.name, now_),
-                     requests_.drained_slots(found.host.name)});
-  }
-  return rooms;
+  const event::FoundHost* const found = roster_.find_named(hosts_[host].name);
+  return found == nullptr ? 0 : roster_.slots_of(found->host);
 }
 
 std::vector<Occupant> Job::occupants() const {
@@ -199,7 +168,7 @@ void Job::release_those_beyond_the_most(std::set<Incarnation>& released) {
 
 void Job::staff_slots() {
   find_places_for_slow();
-  const Staffing staffing = staff(rooms(), occupants(), limits_now());
+  const Staffing staffing = staff(roster_.rooms(now_), occupants(), limits_now());
   std::set<Incarnation> released(staffing.release.begin(), staffing.release.end());
   for (const Incarnation incarnation : staffing.release) {
     const JobWorker& one = workers_.of(incarnation);
@@ -226,7 +195,7 @@ void Job::staff_slots() {
   std::erase_if(staying, [this](const Occupant& one) {
     return workers_.of(one.incarnation).membership == MemberStatus::removed;
   });
-  tell_failures(staff(rooms(), staying, limits_now()).launch);
+  tell_failures(staff(roster_.rooms(now_), staying, limits_now()).launch);
   for (const auto& place : staffing.launch) launch(place, *hosts_.current(place.host), false);
 }
 

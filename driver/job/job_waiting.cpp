@@ -10,7 +10,6 @@
 namespace hvd::driver {
 namespace {
 
-constexpr std::size_t kMaxErrors = 3;
 constexpr std::size_t kMaxChanges = 4;  // in one line
 
 }  // namespace
@@ -31,52 +30,10 @@ std::string Job::members_text() const {
   return ranks_text(ranks);
 }
 
-// The slots that may be used now.
-std::size_t Job::room_now() const {
-  std::size_t slots = 0;
-  for (const auto& found : *known_.hosts) {
-    slots += static_cast<std::size_t>(std::max(ready_slots(found.host), 0));
-  }
-  return slots;
-}
-
-// "3 slots are ready on 2 of 4 hosts", of those that may be used now.
-std::string Job::room_text() const {
-  if (!known_.hosts) return "no host is known yet";
-  const std::size_t slots = room_now();
-  const auto ready =
-      std::count_if(known_.hosts->begin(), known_.hosts->end(),
-                    [&](const event::FoundHost& found) { return ready_slots(found.host) > 0; });
-  return cat(counted(slots, "slot"), slots == 1 ? " is" : " are", " ready on ", ready, " of ",
-             counted(known_.hosts->size(), "host"));
-}
-
-// " (b: connect: refused)"
-std::string Job::errors_text() const {
-  std::vector<std::string> parts;
-  for (const auto& [name, error] : known_.host_errors) {
-    if (parts.size() == kMaxErrors) break;
-    parts.push_back(cat(name, ": ", name_of(error.step), ": ", error.message));
-  }
-  std::size_t all = known_.host_errors.size();
-  for (const auto& [place, how] : known_.slot_errors) {
-    const auto& [host, slot] = place;
-    const bool rests = budget_.rests(host, now_) || budget_.slot_rest_ends(host, slot) > now_;
-    if (!rests || found(host) == nullptr) continue;
-    ++all;
-    if (parts.size() < kMaxErrors) {
-      parts.push_back(cat(host, "#", slot, " is set aside, since it ", how));
-    }
-  }
-  if (parts.empty()) return {};
-  if (all > parts.size()) parts.push_back(cat(all - parts.size(), " more"));
-  return cat(" (", join(parts, "; "), ")");
-}
-
 std::string Job::short_text() const {
   const int least = std::max(options_.elastic.limits.least, 1);
   return cat("at least ", counted(static_cast<std::size_t>(least), "worker"), " needed, ",
-             room_text(), drained_text(), errors_text());
+             roster_.room_text(now_), roster_.drained_text(), roster_.errors_text(now_));
 }
 
 // Of a job that may begin, but still waits for the hosts that were named first.
@@ -84,12 +41,12 @@ std::string Job::begins_text(TimePoint now) const {
   const int wanted = options_.elastic.processes;
   return cat(
       wanted > 0 ? cat(counted(static_cast<std::size_t>(wanted), "worker"), " wanted, ") : "",
-      room_text(), drained_text(), errors_text(), "; the job begins without more",
-      left_text(begun_ + options_.start_timeout, now));
+      roster_.room_text(now_), roster_.drained_text(), roster_.errors_text(now_),
+      "; the job begins without more", left_text(begun_ + options_.start_timeout, now));
 }
 
 std::string Job::preparing_text(TimePoint now) const {
-  if (!known_.hosts)
+  if (!roster_.is_known())
     return cat("the first hosts to be discovered", left_text(deadlines_.state, now));
   std::map<Step, std::vector<std::string>> steps;
   for (const auto& [name, index] : hosts_.current()) {
@@ -103,7 +60,7 @@ std::string Job::preparing_text(TimePoint now) const {
     parts.push_back(cat(names_text(step->second), " (", name_of(step->first), ")"));
   }
   const std::string who = parts.empty() ? "more hosts" : join(parts, ", ");
-  if (room_now() >= static_cast<std::size_t>(std::max(options_.elastic.limits.least, 1))) {
+  if (roster_.ready_slots(now_) >= std::max(options_.elastic.limits.least, 1)) {
     return cat(who, " to be ready: ", begins_text(now));
   }
   return cat(who, " to be ready: ", short_text(), left_text(deadlines_.state, now));

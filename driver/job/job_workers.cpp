@@ -262,8 +262,8 @@ void Job::stop_waiting_for(std::size_t index) {
       worlds_.proposed().begin(), worlds_.proposed().end(),
       [&](const auto& proposed) { return has_member(proposed.second, worker.member.incarnation); });
   // What is drained is not taken away: its workers can wait for others to take their place.
-  const bool is_drained =
-      requests_.is_drained(worker.member.host, worker.member.slot) && !worker.keeps_leaving;
+  const bool is_drained = roster_.requests().is_drained(worker.member.host, worker.member.slot) &&
+                          !worker.keeps_leaving;
   const bool has_heirs = has_heir([&](const JobWorker& one) { return &one != &worker; });
   const bool has_only_copy = is_alone || (worker.has_state && !has_heirs);
   const bool can_wait = is_drained && was_needed;
@@ -304,10 +304,11 @@ bool Job::may_get_heir(const JobWorker& worker) const {
                other.leaves.empty();
       });
   if (another_stays) return true;
-  std::vector<Room> later = rooms();
+  std::vector<Room> later = roster_.rooms(now_);
   for (Room& room : later) {
-    std::erase_if(room.resting_slots,
-                  [&](int slot) { return budget_.slot_rest_ends(room.host, slot) != kNever; });
+    std::erase_if(room.resting_slots, [&](int slot) {
+      return roster_.budget().slot_rest_ends(room.host, slot) != kNever;
+    });
   }
   const WorldMember& place = worker.member;
   const Occupant self{place.host, place.slot, place.incarnation, true, true};

@@ -17,7 +17,7 @@ void Job::decide_within(std::chrono::milliseconds time) {
 
 void Job::decide() {
   deadlines_.decision = kNever;
-  if (stop_has_begun() || state_ == JobState::planned || !known_.hosts) return;
+  if (stop_has_begun() || state_ == JobState::planned || !roster_.is_known()) return;
   const bool grows = state_ != JobState::ending && !is_to_suspend();
   if (grows) start_agents();
   plan_list();
@@ -85,7 +85,7 @@ Job::MembershipCount Job::count_members() const {
 // and in the order of discovery.
 std::vector<Newcomer> Job::newcomers(std::size_t most) const {
   std::unordered_map<std::string, std::size_t> place;
-  for (const auto& found : *known_.hosts) place.emplace(found.host.name, place.size());
+  for (const auto& found : roster_.used()) place.emplace(found.host.name, place.size());
   std::set<Incarnation> proposed;
   for (const auto& [generation, world] : worlds_.proposed()) {
     for (const auto& member : world.members) proposed.insert(member.incarnation);
@@ -245,19 +245,8 @@ bool Job::reset_is_one_too_many() {
 
 bool Job::can_never_be_enough() const {
   if (!options_.elastic.hosts_are_fixed) return false;
-  int slots = 0;
-  // A drained host may be used again.
-  for (const auto& found : *known_.named) {
-    const std::string& name = found.host.name;
-    if (budget_.rest_ends(name) == kNever) continue;
-    // Slots that its agent has not counted yet may be any number.
-    if (slots_of(found.host) == 0) return false;
-    slots += slots_of(found.host);
-    for (const int slot : budget_.resting_slots(name, now_)) {
-      if (slot < slots_of(found.host) && budget_.slot_rest_ends(name, slot) == kNever) --slots;
-    }
-  }
-  return slots < std::max(options_.elastic.limits.least, 1);
+  const auto slots = roster_.slots_for_ever(now_);
+  return slots && *slots < std::max(options_.elastic.limits.least, 1);
 }
 
 void Job::fall_short(std::size_t there) {
