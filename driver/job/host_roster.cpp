@@ -18,11 +18,10 @@ const event::FoundHost* find(const HostRoster::Found& hosts, const std::string& 
 
 }  // namespace
 
-const HostRoster::Found HostRoster::kNone;
-
 // ---- names ----
 
 void HostRoster::name(Found hosts, TimePoint now) {
+  is_known_ = true;
   named_ = std::move(hosts);
   find_used_hosts();
   std::erase_if(errors_, [this](const auto& error) { return find_used(error.first) == nullptr; });
@@ -32,22 +31,21 @@ void HostRoster::name(Found hosts, TimePoint now) {
 }
 
 void HostRoster::joined_agent_is_gone(const std::string& host) {
-  if (!named_) return;
-  std::erase_if(*named_, [&](const event::FoundHost& found) {
+  std::erase_if(named_, [&](const event::FoundHost& found) {
     return found.joins && found.host.name == host;
   });
   find_used_hosts();
 }
 
 void HostRoster::find_used_hosts() {
-  used_ = named();
+  used_ = named_;
   std::erase_if(used_, [this](const event::FoundHost& found) {
     return requests_.drained.contains(found.host.name);
   });
 }
 
 const event::FoundHost* HostRoster::find_named(const std::string& host) const {
-  return find(named(), host);
+  return find(named_, host);
 }
 
 const event::FoundHost* HostRoster::find_used(const std::string& host) const {
@@ -125,7 +123,7 @@ std::vector<Room> HostRoster::rooms(TimePoint now) const {
 std::optional<int> HostRoster::slots_for_ever(TimePoint now) const {
   int slots = 0;
   // A drained host may be used again.
-  for (const auto& found : named()) {
+  for (const auto& found : named_) {
     const std::string& name = found.host.name;
     if (budget_.rest_ends(name) == kNever) continue;
     const int all = slots_of(found.host);

@@ -37,9 +37,9 @@ class HostRoster {
   void name(Found hosts, TimePoint now);
   // A host whose agent had joined by itself is named until the agent has gone.
   void joined_agent_is_gone(const std::string& host);
-  bool is_known() const { return named_.has_value(); }
+  bool is_known() const { return is_known_; }
   // The two are empty before the first answer. `used`: those that are not drained.
-  const Found& named() const { return named_ ? *named_ : kNone; }
+  const Found& named() const { return named_; }
   const Found& used() const { return used_; }
   // Null if it is not among them.
   const event::FoundHost* find_named(const std::string& host) const;
@@ -94,10 +94,9 @@ class HostRoster {
  private:
   void find_used_hosts();
 
-  static const Found kNone;
-
   const Hosts& hosts_;
-  std::optional<Found> named_;
+  bool is_known_ = false;
+  Found named_;
   Found used_;
   Requests requests_;
   SlotBudget budget_;

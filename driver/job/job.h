@@ -52,6 +52,7 @@
 #include "driver/job/requests.h"
 #include "driver/job/slot_budget.h"
 #include "driver/job/staffing.h"
+#include "driver/job/suspension.h"
 #include "driver/job/workers.h"
 #include "driver/job/worlds.h"
 
@@ -334,7 +335,7 @@ class Job {
   // driver/job/job_suspend.cpp
   void on(const event::SuspendRequested& event);
   void suspend(int signal_number);
-  bool is_to_suspend() const { return suspension_.signal != 0 && !suspension_.is_done; }
+  bool is_to_suspend() const { return suspension_.is_under_way(); }
   void propose_last_world();
   void suspended(WorldDocument last);
   void suspended_before_a_loss();
@@ -342,7 +343,6 @@ class Job {
   WorldDocument plan_last_world(WorldState state);
   void on_suspension_deadline();
   void await_last_commit();
-  std::string saving_text() const;
 
   // driver/job/job_end.cpp
   void on(const event::StopRequested& event);
@@ -407,9 +407,8 @@ class Job {
   struct Deadlines {
     TimePoint state = kNever;
     TimePoint decision = kNever;
-    TimePoint rest = kNever;        // the end of the next rest of a host
-    TimePoint suspension = kNever;  // for the commit at which the job is suspended
-    TimePoint joiners = kNever;     // when those on standby wait no longer for others that come
+    TimePoint rest = kNever;     // the end of the next rest of a host
+    TimePoint joiners = kNever;  // when those on standby wait no longer for others that come
   } deadlines_;
 
   HostRoster roster_;
@@ -457,14 +456,7 @@ class Job {
   CommonCause common_cause_;
   std::uint64_t random_state_;
 
-  // The job ends at a commit, and is taken up later.
-  struct Suspension {
-    int signal = 0;             // why; 0: it is not wanted
-    bool is_requested = false;  // by a signal to hvdrun
-    bool is_done = false;
-    std::optional<event::Saving> saving;  // of the world in force
-    bool is_in_place = false;             // the state file of this suspension is there
-  } suspension_;
+  Suspension suspension_;
 
   // How the job ends.
   struct Outcome {

@@ -151,7 +151,8 @@ void Job::begin_stop(const std::string& reason) {
   tell_failures({});
   move(JobState::stopping);
   deadlines_.state = now_ + options_.grace + options_.stop_margin;
-  deadlines_.decision = deadlines_.suspension = kNever;
+  deadlines_.decision = kNever;
+  suspension_.stop_waiting();
   for (const std::size_t index : std::exchange(launches_, {})) {
     end(index, WorkerState::never_started);
   }
@@ -254,7 +255,7 @@ void Job::settle() {
     const bool all = std::all_of(members.begin(), members.end(), [&](const WorldMember& member) {
       return ended_well(workers_.of(member.incarnation));
     });
-    if (state_ == JobState::ending ? anybody_completed() || suspension_.is_done : all) {
+    if (state_ == JobState::ending ? anybody_completed() || suspension_.is_finished() : all) {
       move(JobState::closing);
     } else if (state_ == JobState::ending) {
       fail_with_cause("no worker of the world is left");
@@ -275,7 +276,7 @@ void Job::settle() {
 
 int Job::exit_code() const {
   if (outcome_.failure) return outcome_.code;
-  if (suspension_.is_in_place || (suspension_.is_done && outcome_.interrupt == 0)) {
+  if (suspension_.is_in_place() || (suspension_.is_finished() && outcome_.interrupt == 0)) {
     return kSuspended;
   }
   return outcome_.interrupt == 0 ? 0 : 128 + outcome_.interrupt;
@@ -290,10 +291,11 @@ void Job::finish() {
     finish.reason = reason_of(*outcome_.failure);
   } else if (exit_code() == kSuspended) {
     finish.suspended = true;
-    finish.reason = cat("suspended at a commit, because of ", signal_text(suspension_.signal),
-                        suspension_.is_done ? ""
-                                            : ", and stopped before its state file was sure to "
-                                              "outlive a crash of the machine");
+    finish.reason =
+        cat("suspended at a commit, because of ", signal_text(suspension_.signal()),
+            suspension_.is_finished() ? ""
+                                      : ", and stopped before its state file was sure to "
+                                        "outlive a crash of the machine");
   } else if (outcome_.interrupt != 0) {
     finish.reason = interrupt_text();
   } else if (!policy_.changes_world) {

@@ -8,23 +8,14 @@
 #include "driver/job/job.h"
 
 namespace hvd::driver {
-namespace {
-
-// Without a byte more on the disk.
-constexpr std::chrono::seconds kSaveTimeout{600};
-
-}  // namespace
 
 void Job::on(const event::SuspendRequested& event) {
   // Only a world in which somebody has called hvd::init() comes to a commit.
-  const bool is_first = !std::exchange(suspension_.is_requested, true);
-  if (suspension_.signal != 0 && is_first) return;  // all were told to go before
   const bool can_commit = policy_.changes_world && joined_.a_member &&
                           (state_ == JobState::running || state_ == JobState::waiting);
-  if (!can_commit || suspension_.signal != 0) {
-    on(event::StopRequested{event.signal_number});
-    return;
-  }
+  const Suspension::Answer answer = suspension_.ask(can_commit);
+  if (answer == Suspension::Answer::nothing) return;  // all were told to go before
+  if (answer == Suspension::Answer::stop) return on(event::StopRequested{event.signal_number});
   notice(cat(signal_text(event.signal_number), ": the job ends at its next commit, within ",
              seconds_text(options_.elastic.leave_grace),
              " (--leave-grace); a second signal stops it at once"));
@@ -32,7 +23,7 @@ void Job::on(const event::SuspendRequested& event) {
 }
 
 void Job::suspend(int signal_number) {
-  suspension_.signal = signal_number;
+  suspension_.begin(signal_number);
   await_last_commit();
   // Workers that have no state yet are not needed any more.
   for (const std::size_t index : std::set<std::size_t>(workers_.live())) {
@@ -47,28 +38,17 @@ void Job::suspend(int signal_number) {
 
 // A worker that writes the state after it says so, for which the margin is.
 void Job::await_last_commit() {
-  suspension_.saving.reset();
-  deadlines_.suspension = now_ + options_.elastic.leave_grace + options_.stop_margin;
+  suspension_.await_commit(now_ + options_.elastic.leave_grace + options_.stop_margin);
 }
 
 void Job::on(const event::Saving& event) {
   const JobWorker* const worker = worker_of(event.host, event.incarnation, "saving");
-  if (worker == nullptr || suspension_.signal == 0 || suspension_.is_done) return;
-  suspension_.is_in_place = suspension_.is_in_place || event.is_in_place;
-  if (stop_has_begun() || has_ended(worker->state)) return;
-  const bool is_first = !suspension_.saving;
-  suspension_.saving = event;
-  deadlines_.suspension = now_ + kSaveTimeout;
-  if (is_first) {
+  if (worker == nullptr) return;
+  const bool may_wait = !stop_has_begun() && !has_ended(worker->state);
+  if (suspension_.on_saving(event, may_wait, now_)) {
     notice(cat("all have committed, and ", worker->member.ranked(), " writes the state, ",
                bytes_text(event.total), ": the job ends when it is on the disk"));
   }
-}
-
-// "312 MiB of 900 MiB of the state"
-std::string Job::saving_text() const {
-  return cat(bytes_text(suspension_.saving->written), " of ", bytes_text(suspension_.saving->total),
-             " of the state");
 }
 
 WorldDocument Job::plan_last_world(WorldState state) {
@@ -92,7 +72,7 @@ void Job::propose_last_world() {
   if (!anybody_is_left) return;
 
   // The one that wrote the state may be gone.
-  if (suspension_.saving) await_last_commit();
+  if (suspension_.is_saving()) await_last_commit();
   WorldDocument world = plan_last_world(WorldState::proposed);
   actions_.emplace_back(action::PublishWorld{world, {}});
   worlds_.propose(std::move(world));
@@ -103,8 +83,7 @@ void Job::propose_last_world() {
 void Job::suspended(WorldDocument last) {
   last.state = WorldState::effective;
   actions_.emplace_back(action::PublishWorld{std::move(last), {}});
-  suspension_.is_done = true;
-  deadlines_.suspension = kNever;
+  suspension_.finish();
   begin_to_end("the state is kept at this commit: the job ends, to be taken up later");
   for (const auto& member : worlds_.in_force().members) {
     const std::size_t index = member.incarnation - 1;
@@ -116,23 +95,23 @@ void Job::suspended(WorldDocument last) {
 // A loss had withdrawn the last world when a member had committed to it already: the state is kept.
 // Workers that are in a newer world since are told that none follows.
 void Job::suspended_before_a_loss() {
-  if (suspension_.is_done) return;
+  if (suspension_.is_finished()) return;
   suspended(plan_last_world(WorldState::effective));
 }
 
 void Job::on_suspension_deadline() {
-  if (deadlines_.suspension > now_) return;
-  deadlines_.suspension = kNever;
+  if (suspension_.deadline() > now_) return;
+  suspension_.stop_waiting();
   // Meanwhile the work may have been done.
   if (stop_has_begun() || state_ == JobState::ending) return;
-  if (suspension_.saving) {
-    warn(cat("the state cannot be kept: ", saving_text(), " were written, and nothing more for ",
-             seconds_text(kSaveTimeout)));
+  if (suspension_.is_saving()) {
+    warn(cat("the state cannot be kept: ", suspension_.saving_text(),
+             " were written, and nothing more for ", seconds_text(Suspension::kSaveTimeout)));
   } else {
     warn(cat("the job came to no commit within ", seconds_text(options_.elastic.leave_grace),
              " (--leave-grace)"));
   }
-  on(event::StopRequested{suspension_.signal});
+  on(event::StopRequested{suspension_.signal()});
 }
 
 }  // namespace hvd::driver

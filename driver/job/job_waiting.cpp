@@ -181,11 +181,12 @@ std::vector<std::string> Job::worker_parts(TimePoint now) const {
       parts.push_back(cat(ranks_text(unstarted), " to be started", left_text(start_deadline, now)));
       break;
     case JobState::running:
-      if (is_to_suspend() && suspension_.saving) {
-        parts.push_back(cat("the state to be on the disk (", saving_text(), " written)"));
+      if (is_to_suspend() && suspension_.is_saving()) {
+        parts.push_back(
+            cat("the state to be on the disk (", suspension_.saving_text(), " written)"));
       } else if (is_to_suspend()) {
         parts.push_back(
-            cat("a commit, at which the job ends", left_text(deadlines_.suspension, now)));
+            cat("a commit, at which the job ends", left_text(suspension_.deadline(), now)));
       } else if (worlds_.is_change_proposed()) {
         parts.push_back(
             cat("a commit, to go over to generation ", worlds_.proposed().rbegin()->first));
@@ -199,7 +200,7 @@ std::vector<std::string> Job::worker_parts(TimePoint now) const {
       break;
     case JobState::ending:
       parts.push_back(cat(members_text(), " to exit, since ",
-                          suspension_.is_done ? "the job is suspended" : "the work is done"));
+                          suspension_.is_finished() ? "the job is suspended" : "the work is done"));
       break;
     case JobState::stopping:
       if (any) {

@@ -34,7 +34,7 @@ void Job::decide() {
     if (joined_.a_member || one_of_these_joined) {
       all_are_gone();
     } else if (is_to_suspend()) {
-      on(event::StopRequested{suspension_.signal});  // there is no state to keep
+      on(event::StopRequested{suspension_.signal()});  // there is no state to keep
     } else if (count_members().standby + count_members().joining == 0) {
       begin_again();
     } else {
@@ -163,7 +163,7 @@ void Job::reform() {
 // Some are done, and some are not, since they had not heard that all were and are in a newer world
 // with them, for which they wait in vain.
 bool Job::others_wait_for_the_done() {
-  if (suspension_.is_done) return false;
+  if (suspension_.is_finished()) return false;
   if (state_ != JobState::ending || last_done_ == kNever) return false;
   if (now_ < last_done_ + options_.elastic.leave_gather) {
     deadlines_.decision = std::min(deadlines_.decision, last_done_ + options_.elastic.leave_gather);
@@ -291,7 +291,7 @@ void Job::reform_at_commit() {
   const MembershipCount now = count_members();
   const bool all_go =
       !now.leaving.empty() && now.staying.empty() && now.standby == 0 && now.joining == 0;
-  if (options_.elastic.suspends_when_all_go && all_go && suspension_.signal == 0) {
+  if (options_.elastic.suspends_when_all_go && all_go && !suspension_.has_begun()) {
     notice("all workers were told to go: the job ends at its next commit");
     suspend(SIGTERM);
   }

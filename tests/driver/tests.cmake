@@ -11,7 +11,9 @@ hvd_test(hvd_job_test COMPUTES
   driver/job/job_time_test.cpp
   driver/job/plan_test.cpp
   driver/job/simulated_job.cpp
+  driver/job/host_roster_test.cpp
   driver/job/slot_budget_test.cpp
+  driver/job/suspension_test.cpp
   driver/job/staffing_test.cpp
   driver/job/world_plan_test.cpp
   driver/journal/journal_test.cpp

@@ -13,9 +13,9 @@ namespace hvd::driver {
 namespace {
 
 // A world and what becomes of it: workers are written host#slot, the second in a slot host#slot'.
-class Worlds {
+class WorldSequence {
  public:
-  explicit Worlds(const std::string& first) { next("", first); }
+  explicit WorldSequence(const std::string& first) { next("", first); }
 
   // The world after these went and those came.
   std::string next(const std::string& gone, const std::string& come) {
@@ -44,28 +44,28 @@ class Worlds {
 };
 
 TEST(WorldPlan, begins_host_by_host_in_the_order_given) {
-  EXPECT_EQ(Worlds("b#0 b#1 a#0").next("", ""), "b#0 b#1 a#0");
+  EXPECT_EQ(WorldSequence("b#0 b#1 a#0").next("", ""), "b#0 b#1 a#0");
 }
 
 TEST(WorldPlan, closes_ranks_after_a_loss) {
-  Worlds worlds("a#0 a#1 b#0 b#1");
+  WorldSequence worlds("a#0 a#1 b#0 b#1");
   EXPECT_EQ(worlds.next("a#1", ""), "a#0 b#0 b#1");
   EXPECT_EQ(worlds.next("a#0", ""), "b#0 b#1");
 }
 
 TEST(WorldPlan, gives_a_replacement_the_place_of_the_one_it_replaces) {
-  EXPECT_EQ(Worlds("a#0 a#1 b#0 c#0").next("a#1", "a#1'"), "a#0 a#1' b#0 c#0");
-  EXPECT_EQ(Worlds("a#0 b#0 c#0").next("b#0", "b#0'"), "a#0 b#0' c#0");
+  EXPECT_EQ(WorldSequence("a#0 a#1 b#0 c#0").next("a#1", "a#1'"), "a#0 a#1' b#0 c#0");
+  EXPECT_EQ(WorldSequence("a#0 b#0 c#0").next("b#0", "b#0'"), "a#0 b#0' c#0");
 }
 
 TEST(WorldPlan, gives_it_that_place_also_when_the_world_went_on_without_it) {
-  Worlds worlds("a#0 a#1 a#2 b#0");
+  WorldSequence worlds("a#0 a#1 a#2 b#0");
   EXPECT_EQ(worlds.next("a#1", ""), "a#0 a#2 b#0");
   EXPECT_EQ(worlds.next("", "a#1'"), "a#0 a#1' a#2 b#0");
 }
 
 TEST(WorldPlan, is_led_by_a_survivor_of_the_same_host_if_there_is_one) {
-  Worlds worlds("a#0 a#1 a#2 b#0");
+  WorldSequence worlds("a#0 a#1 a#2 b#0");
   EXPECT_EQ(worlds.next("a#0", "a#0'"), "a#1 a#0' a#2 b#0");
   // A member that has become a survivor keeps its place.
   EXPECT_EQ(worlds.next("a#2", "a#2'"), "a#1 a#0' a#2' b#0");
@@ -73,12 +73,13 @@ TEST(WorldPlan, is_led_by_a_survivor_of_the_same_host_if_there_is_one) {
 }
 
 TEST(WorldPlan, is_led_by_a_survivor_of_the_next_host_if_the_first_has_none) {
-  EXPECT_EQ(Worlds("a#0 a#1 b#0 b#1 c#0").next("a#0 a#1", "a#0' a#1'"), "b#0 b#1 a#0' a#1' c#0");
-  EXPECT_EQ(Worlds("a#0 b#0 b#1").next("a#0 b#0", "a#0' b#0'"), "b#1 b#0' a#0'");
+  EXPECT_EQ(WorldSequence("a#0 a#1 b#0 b#1 c#0").next("a#0 a#1", "a#0' a#1'"),
+            "b#0 b#1 a#0' a#1' c#0");
+  EXPECT_EQ(WorldSequence("a#0 b#0 b#1").next("a#0 b#0", "a#0' b#0'"), "b#1 b#0' a#0'");
 }
 
 TEST(WorldPlan, puts_new_hosts_last_in_the_order_in_which_they_came) {
-  Worlds worlds("b#0 b#1");
+  WorldSequence worlds("b#0 b#1");
   EXPECT_EQ(worlds.next("", "z#0 a#0 a#1"), "b#0 b#1 z#0 a#0 a#1");
   EXPECT_EQ(worlds.next("b#0 b#1", "b#0' b#1'"), "z#0 b#0' b#1' a#0 a#1");
   EXPECT_EQ(worlds.next("z#0", ""), "b#0' b#1' a#0 a#1");
