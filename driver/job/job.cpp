@@ -67,7 +67,7 @@ TimePoint Job::next_deadline() const {
 
 Incarnation Job::first_cause() const {
   if (outcome_.failure) return outcome_.failure->incarnation;
-  return failures_.cause ? failures_.cause->incarnation : 0;
+  return failures_.cause() ? failures_.cause()->incarnation : 0;
 }
 
 void Job::move(JobState to) {

@@ -39,6 +39,7 @@
 #include <vector>
 
 #include "driver/job/common_cause.h"
+#include "driver/job/failures.h"
 #include "driver/job/handover.h"
 #include "driver/job/host_roster.h"
 #include "driver/job/hosts.h"
@@ -48,6 +49,7 @@
 #include "driver/job/job_policy.h"
 #include "driver/job/job_states.h"
 #include "driver/job/job_time.h"
+#include "driver/job/plain_group.h"
 #include "driver/job/plan.h"
 #include "driver/job/requests.h"
 #include "driver/job/slot_budget.h"
@@ -126,7 +128,7 @@ class Job {
   // The newest generation that was published.
   std::uint64_t generation() const { return worlds_.generation(); }
   // How often all workers were started again because one had failed before any called hvd::init().
-  int restarts() const { return group_.restarts; }
+  int restarts() const { return group_.restarts(); }
   // The worker that the job would name if it failed now; 0 if there is none.
   Incarnation first_cause() const;
   const Requests& requests() const { return roster_.requests(); }
@@ -430,29 +432,9 @@ class Job {
   } joined_;
   InitWatch init_watch_;
 
-  struct Failures {
-    std::vector<std::size_t> untold;  // workers that failed, until it is decided on their slots
-    // The first of the failures that belong together, and from which the job has not recovered.
-    std::optional<JobFailure> cause;
-    int cause_code = 0;
-    TimePoint caused_at{};
-    std::string state_lost_with;  // the worker that had the only copy of the state, and why it left
-    int resets = 0;               // worlds because of failures
-    int planned_resets = 0;
-  } failures_;
-  // All workers, as long as none of them has called hvd::init().
-  struct Group {
-    TimePoint begun{};
-    TimePoint changed_at = kNever;  // the hosts ask for another world, and hvdrun was there
-    bool is_hit = false;            // it has lost a worker that did not fail by itself
-    bool stops = false;             // to be started again
-    bool is_lossy = false;          // because one of it was lost
-    std::optional<Limits> limits;   // of the group that follows, as they were when this one stopped
-    int restarts = 0;               // because of failures
-    // Slots that were set aside after failures and have not proved sound since. They alone do not
-    // make the group begin again.
-    std::set<std::pair<std::string, int>> doubtful_slots;
-  } group_;
+  Failures failures_;
+  int planned_resets_ = 0;
+  PlainGroup group_;  // all workers, as long as none of them has called hvd::init()
   CommonCause common_cause_;
   std::uint64_t random_state_;
 

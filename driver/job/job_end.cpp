@@ -57,11 +57,11 @@ void Job::fail(JobFailure failure, int exit_code) {
 
 // With the first of the failures that led here.
 void Job::fail_with_cause(const std::string& why) {
-  JobFailure failure = failures_.cause.value_or(JobFailure());
-  for (const std::string& more : {why, failures_.state_lost_with}) {
+  JobFailure failure = failures_.cause().value_or(JobFailure());
+  for (const std::string& more : {why, failures_.state_lost_with()}) {
     if (!more.empty()) failure.cause += failure.cause.empty() ? more : cat("; ", more);
   }
-  fail(std::move(failure), failures_.cause ? failures_.cause_code : kLauncherError);
+  fail(std::move(failure), failures_.cause() ? failures_.exit_code() : kLauncherError);
 }
 
 void Job::fail_because(const std::string& cause) {
@@ -210,8 +210,8 @@ void Job::on_state_deadline() {
     std::string cause =
         cat("there was not enough room for ", seconds_text(options_.elastic.elastic_timeout),
             " (--elastic-timeout): ", short_text());
-    if (state_ == JobState::waiting && failures_.cause) {
-      cause += cat("; the first failure was that ", reason_of(*failures_.cause));
+    if (state_ == JobState::waiting && failures_.cause()) {
+      cause += cat("; the first failure was that ", reason_of(*failures_.cause()));
     }
     fail_because(cause);
   } else if (state_ == JobState::stopping) {

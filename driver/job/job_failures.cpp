@@ -7,34 +7,24 @@
 #include "driver/job/job.h"
 
 namespace hvd::driver {
-namespace {
 
-constexpr std::chrono::seconds kOneCause{10};  // failures this soon after the first have its cause
-
-}  // namespace
-
-// The first of the failures that belong together is what a person wants to know.
 void Job::note_cause(const JobWorker& worker, const std::string& how, int exit_code) {
   if (!policy_.restarts_workers) return;  // every failure ends the job
-  const bool follows = failures_.cause && now_ - failures_.caused_at <= kOneCause;
-  if (follows) return;
-  failures_.caused_at = now_;
   const auto& member = worker.member;
-  failures_.cause = {member.rank, member.host, member.slot, member.incarnation,
-                     worker.pid,  how,         {}};
-  failures_.cause_code = exit_code;
+  failures_.note({member.rank, member.host, member.slot, member.incarnation, worker.pid, how, {}},
+                 exit_code, now_);
 }
 
 bool Job::is_recovering() const {
   if (!policy_.changes_world) return false;
   if (state_ == JobState::waiting) return true;
   return state_ == JobState::running &&
-         (group_.stops ? group_.is_lossy : !count_members().lost.empty());
+         (group_.stops() ? group_.is_lossy() : !count_members().lost.empty());
 }
 
 // The decision about the slot of a failed worker is told with the failure.
 void Job::tell_failures(const std::vector<SlotPlace>& started_again) {
-  for (const std::size_t index : std::exchange(failures_.untold, {})) {
+  for (const std::size_t index : failures_.take_untold()) {
     const JobWorker& one = workers_[index];
     const bool is_started =
         std::any_of(started_again.begin(), started_again.end(), [&](const SlotPlace& place) {
@@ -102,7 +92,7 @@ void Job::worker_failed(std::size_t index, const std::string& how, int exit_code
   std::optional<CommonCause::Verdict> fault;
   workers_[index].exit_code = exit_code;
   const bool leaves = !worker.leaves.empty();
-  if (!by_itself && wanted) group_.is_hit = true;
+  if (!by_itself && wanted) group_.hit();
   const bool is_blamed = !is_plain_group() || may_blame_group();
   const bool can_have_common_cause =
       policy_.restarts_workers && by_itself && wanted && !leaves && is_blamed;
@@ -135,8 +125,8 @@ void Job::worker_failed(std::size_t index, const std::string& how, int exit_code
     return;
   }
   const bool is_counted = is_plain_group() && options_.elastic.max_restarts >= 0;
-  if (leaves || is_counted || (by_itself && is_plain_group() && group_.is_hit)) {
-    failures_.untold.push_back(index);
+  if (leaves || is_counted || (by_itself && is_plain_group() && group_.is_hit())) {
+    failures_.tell_later(index);
     return;
   }
   start_again_or_set_aside(index, how);
@@ -144,7 +134,7 @@ void Job::worker_failed(std::size_t index, const std::string& how, int exit_code
 
 // It ends the job, though it may follow from another failure.
 void Job::fail_at_the_end(const JobWorker& worker, const std::string& how, int exit_code) {
-  const JobFailure& first = *failures_.cause;
+  const JobFailure& first = *failures_.cause();
   const bool follows = first.incarnation != worker.member.incarnation;
   fail_with(worker, follows ? cat(how, "; before that ", reason_of(first)) : how, exit_code);
 }
@@ -156,10 +146,10 @@ void Job::start_again_or_set_aside(std::size_t index, const std::string& how) {
   roster_.note_slot_error(member.host, member.slot, how);
   const TimePoint until = roster_.budget().worker_failed(member.host, member.slot, now_, random());
   if (until <= now_) {
-    failures_.untold.push_back(index);
+    failures_.tell_later(index);
     return;
   }
-  group_.doubtful_slots.emplace(member.host, member.slot);
+  group_.doubt(member.host, member.slot);
   warn(cat(name, " ", how, set_aside_text(worker, until)));
   if (options_.elastic.budget.policy == FailurePolicy::slot) return;
   for (const std::size_t other : std::vector<std::size_t>(hosts_[worker.host].workers)) {

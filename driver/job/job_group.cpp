@@ -20,33 +20,28 @@ bool Job::is_plain_group() const {
 // A worker that fails by itself may say that the program is wrong; not if the loss of another was
 // the cause, nor if all have worked for long, nor if it is said how often they may fail.
 bool Job::may_blame_group() const {
-  return options_.elastic.max_restarts < 0 && !group_.is_hit && !has_worked_for_long();
+  return options_.elastic.max_restarts < 0 && !group_.is_hit() && !has_worked_for_long();
 }
 
 bool Job::has_worked_for_long() const {
-  return now_ - group_.begun >= options_.elastic.budget.forget_after;
+  return now_ - group_.begun() >= options_.elastic.budget.forget_after;
 }
 
 // Free slots that make the world larger. A slot that may still be broken is not worth it to stop
 // all others.
 bool Job::has_room_for_more() const {
-  std::vector<Room> trusted = roster_.rooms(now_);
-  for (Room& room : trusted) {
-    for (const auto& [host, slot] : group_.doubtful_slots) {
-      if (host == room.host) room.resting_slots.push_back(slot);
-    }
-  }
-  return !staff(trusted, occupants(), limits_now()).launch.empty();
+  return !staff(group_.without_doubtful(roster_.rooms(now_)), occupants(), limits_now())
+              .launch.empty();
 }
 
 void Job::trust_slots_of(const std::string& host) {
-  std::erase_if(group_.doubtful_slots, [&](const auto& place) { return place.first == host; });
+  group_.trust_hosts_if([&](const std::string& one) { return one == host; });
 }
 
 void Job::trust_slots_that_worked() {
   for (const std::size_t index : workers_.live()) {
     const WorldMember& member = workers_[index].member;
-    group_.doubtful_slots.erase({member.host, member.slot});
+    group_.trust(member.host, member.slot);
   }
 }
 
@@ -58,11 +53,11 @@ bool Job::has_lost_room() const {
 }
 
 void Job::keep_group() {
-  if (!group_.stops) find_reason_to_restart_group();
-  if (!group_.stops || stop_has_begun() || !workers_.live().empty()) return;
+  if (!group_.stops()) find_reason_to_restart_group();
+  if (!group_.stops() || stop_has_begun() || !workers_.live().empty()) return;
   begin_again();
   // More may have been asked for since the other group was told to end.
-  if (!group_.stops) find_reason_to_restart_group();
+  if (!group_.stops()) find_reason_to_restart_group();
 }
 
 void Job::find_reason_to_restart_group() {
@@ -74,18 +69,18 @@ void Job::find_reason_to_restart_group() {
     stop_group_when_ripe(now_, cat("hosts or slots go", or_scaled));
   } else if (now.staying.size() == worlds_.in_force().members.size() && has_room_for_more()) {
     // A program on hvd would soon call hvd::init(), and then others could join it.
-    stop_group_when_ripe(group_.begun + options_.elastic.grow_delay,
+    stop_group_when_ripe(group_.begun() + options_.elastic.grow_delay,
                          cat("hosts or slots have come", or_scaled));
   } else {
-    group_.changed_at = kNever;
+    group_.wants_no_change();
   }
 }
 
 // The messages that the workers sent before the change may still be unread, if hvdrun was held up:
 // that they are done, or that the program does know hvd.
 void Job::stop_group_when_ripe(TimePoint earliest, const std::string& why) {
-  group_.changed_at = std::min(group_.changed_at, now_);
-  const TimePoint ripe = std::max(earliest, group_.changed_at + options_.elastic.loss_gather);
+  const TimePoint since = group_.wants_change(now_);
+  const TimePoint ripe = std::max(earliest, since + options_.elastic.loss_gather);
   if (now_ >= ripe) {
     stop_group(why);
     count_planned_reset();
@@ -95,27 +90,26 @@ void Job::stop_group_when_ripe(TimePoint earliest, const std::string& why) {
 }
 
 void Job::stop_group_after_failure() {
-  for (const std::size_t index : std::exchange(failures_.untold, {})) {
+  for (const std::size_t index : failures_.take_untold()) {
     warn(cat(workers_[index].member.worker(), " ", workers_[index].how));
   }
   const int most = options_.elastic.max_restarts;
-  if (most >= 0 && group_.restarts >= most) {
+  if (most >= 0 && group_.restarts() >= most) {
     fail_with_cause(most == 0 ? std::string()
                               : cat("the workers had been started again ", most,
                                     most == 1 ? " time" : " times", " (--max-restarts)"));
     return;
   }
   if (reset_is_one_too_many()) return;
-  ++group_.restarts;
-  if (most >= 0) failures_.cause.reset();  // what ends the job is the last failure
+  group_.count_restart();
+  if (most >= 0) failures_.recovered();  // what ends the job is the last failure
   stop_group("a worker was lost");
-  group_.is_lossy = true;
+  group_.stop_after_loss();
 }
 
 void Job::stop_group(const std::string& why) {
   warn(cat(why, ": all workers are started again, since none has called hvd::init()"));
-  group_.stops = true;
-  group_.limits = limits_now();
+  group_.stop(limits_now());
   if (has_worked_for_long()) {
     common_cause_.forget_fresh();
     trust_slots_that_worked();
@@ -134,7 +128,7 @@ void Job::stop_group(const std::string& why) {
 
 // Of a group that has ended, by itself or because it was told to.
 void Job::begin_again() {
-  const Limits limits = roster_.requests().bound(group_.limits.value_or(limits_now()));
+  const Limits limits = roster_.requests().bound(group_.limits().value_or(limits_now()));
   const auto places = staff(roster_.rooms(now_), occupants(), limits).launch;
   const auto size = static_cast<std::size_t>(world_size(static_cast<int>(places.size()), limits));
   if (size < static_cast<std::size_t>(std::max(options_.elastic.limits.least, 1))) {

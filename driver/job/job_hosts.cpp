@@ -23,8 +23,7 @@ void Job::on(const event::Begin& /*event*/) {
 void Job::on(const event::HostsFound& event) {
   if (!policy_.discovers_hosts) return;
   roster_.name(event.hosts, now_);
-  std::erase_if(group_.doubtful_slots,
-                [this](const auto& place) { return roster_.is_old(place.first); });
+  group_.trust_hosts_if([this](const std::string& host) { return roster_.is_old(host); });
   decide_within(kAtOnce);
 }
 
@@ -285,7 +284,7 @@ void Job::lose_workers(HostIndex host, const std::string& how) {
         worker.state == WorkerState::planned ? WorkerState::never_started : WorkerState::lost);
     if (was_done && wanted) workers_.move(index, MemberStatus::completed);
     worker.how = cat("was lost with host ", hosts_[host].name);
-    if (wanted) group_.is_hit = true;
+    if (wanted) group_.hit();
     if (wanted && !was_done && !stop_has_begun()) note_cause(worker, how, kLauncherError);
     decide_within(options_.elastic.loss_gather);
   }

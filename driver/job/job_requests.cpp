@@ -137,12 +137,12 @@ void Job::on(const event::ScaleRequested& event) {
   if (wanted > now && has_grown_enough()) {
     return refuse(cat("its world has ", counted(now, "worker"),
                       " and grows no more, since it has had ",
-                      counted(static_cast<std::size_t>(failures_.planned_resets), "planned change"),
+                      counted(static_cast<std::size_t>(planned_resets_), "planned change"),
                       " (--planned-reset-limit)"));
   }
   roster_.set_size(event.size);
   // The size that somebody asks for is worth a restart of all, also with slots that may fail again.
-  group_.doubtful_slots.clear();
+  group_.trust_all();
 
   const int room = roster_.ready_slots(now_);
   std::string text =

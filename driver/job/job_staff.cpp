@@ -93,12 +93,7 @@ void Job::begin_world(const std::vector<SlotPlace>& places, const std::vector<In
   }
   if (state_ != JobState::running) move(JobState::running);
   deadlines_.state = kNever;
-  group_.is_hit = false;
-  group_.stops = false;
-  group_.is_lossy = false;
-  group_.limits.reset();
-  group_.begun = now_;
-  group_.changed_at = kNever;
+  group_.begin(now_);
   publish(WorldState::effective, gone, first);
   for (const auto& newcomer : first) {
     const JobWorker& one = workers_.of(newcomer.incarnation);
@@ -110,13 +105,13 @@ void Job::begin_world(const std::vector<SlotPlace>& places, const std::vector<In
 
 bool Job::has_grown_enough() const {
   const int most = options_.elastic.planned_reset_limit;
-  return most >= 0 && failures_.planned_resets >= most;
+  return most >= 0 && planned_resets_ >= most;
 }
 
 void Job::count_planned_reset() {
-  if (++failures_.planned_resets != options_.elastic.planned_reset_limit) return;
+  if (++planned_resets_ != options_.elastic.planned_reset_limit) return;
   warn(cat("the world has had ",
-           counted(static_cast<std::size_t>(failures_.planned_resets), "planned change"),
+           counted(static_cast<std::size_t>(planned_resets_), "planned change"),
            " (--planned-reset-limit): it grows no more"));
 }
 

@@ -107,7 +107,7 @@ void Job::hear(std::size_t index, WorkerState said) {
                                                        worker.state == WorkerState::done;
   if (!in_turn) return;
   // A group that stops begins anew as if nobody had called it.
-  if (group_.stops && worker.membership == MemberStatus::removed) return;
+  if (group_.stops() && worker.membership == MemberStatus::removed) return;
   // Only a member that takes its word back makes the job go on; a late one does not.
   const bool is_back =
       worker.state == WorkerState::done && worker.membership == MemberStatus::member;
@@ -275,10 +275,10 @@ void Job::stop_waiting_for(std::size_t index) {
     return;
   }
   if (is_alone) {
-    failures_.state_lost_with =
-        cat("the state is lost: ", name, " had the only copy of it and was to leave (",
-            worker.leaves, "), and no other worker had taken it over after ", grace);
-    warn(cat(failures_.state_lost_with, "; stopping it"));
+    failures_.lose_state(cat("the state is lost: ", name,
+                             " had the only copy of it and was to leave (", worker.leaves,
+                             "), and no other worker had taken it over after ", grace));
+    warn(cat(failures_.state_lost_with(), "; stopping it"));
   } else if (was_needed) {
     warn(cat(name, " was to leave (", worker.leaves, "), and nobody has come in its place after ",
              grace, "; the others go on without it"));
@@ -287,9 +287,9 @@ void Job::stop_waiting_for(std::size_t index) {
              "); the others go on without it"));
   }
   if (!is_alone && has_only_copy) {
-    failures_.state_lost_with =
-        cat(name, ", the last worker that was known to have the state, was to leave (",
-            worker.leaves, "), and was stopped after ", grace);
+    failures_.lose_state(cat(name,
+                             ", the last worker that was known to have the state, was to leave (",
+                             worker.leaves, "), and was stopped after ", grace));
   }
   let_go(index, worker.leaves);
 }

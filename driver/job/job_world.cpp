@@ -125,7 +125,7 @@ void Job::all_are_gone() {
   if (all_well) {
     begin_to_end(kWorkIsDone);
   } else {
-    fail_with_cause(failures_.state_lost_with.empty() ? "no worker of the world is left" : "");
+    fail_with_cause(failures_.state_lost_with().empty() ? "no worker of the world is left" : "");
   }
 }
 
@@ -236,7 +236,7 @@ void Job::reform_now() {
 // The words are Horovod's.
 bool Job::reset_is_one_too_many() {
   const int most = options_.elastic.reset_limit;
-  if (most < 0 || ++failures_.resets <= most) return false;
+  if (most < 0 || failures_.count_reset() <= most) return false;
   fail_with_cause(
       cat("Horovod was shutdown because number of resets during elastic job exceeded limit: ", most,
           " (--reset-limit)"));
@@ -397,7 +397,7 @@ void Job::on(const event::WorldEntered& event) {
   if (event.generation != worlds_.in_force().generation) return;
   if (workers_.index_of(event.slowest) == workers_.size()) return;
   // It has recovered from what failed before. A later failure has a cause of its own.
-  if (count_members().lost.empty()) failures_.cause.reset();
+  if (count_members().lost.empty()) failures_.recovered();
   for (const auto& member : worlds_.in_force().members) {
     workers_.of(member.incarnation).has_state = true;
   }
@@ -423,8 +423,7 @@ void Job::on(const event::Committed& event) {
   // It stayed at that commit; there may have been another since.
   if (is_member) workers_.of(event.incarnation).may_have_left = false;
   count_planned_reset();
-  failures_.state_lost_with.clear();
-  failures_.cause.reset();  // they have worked since: a later failure has a cause of its own
+  failures_.committed();
   world.state = WorldState::effective;
   for (const auto& member : worlds_.in_force().members) {
     workers_.of(member.incarnation).has_state = true;
