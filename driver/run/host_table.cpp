@@ -7,6 +7,7 @@
 #include <boost/asio/post.hpp>
 
 #include "base/port_range.h"
+#include "driver/core/this_machine.h"
 
 namespace hvd::driver {
 

@@ -51,7 +51,7 @@ void JobReport::report_waiting() {
     return observer.on_waiting({prepares ? Waiting::For::start : Waiting::For::end,
                                 [this] { return job_.waiting_for(Clock::now()); }, prepares});
   }
-  const std::string init = job_.init_text(Clock::now());
+  std::string init = job_.init_text(Clock::now());
   if (!init.empty()) {
     // The job itself warns of it, and says more.
     return observer.on_waiting({Waiting::For::init, [&init] { return init; }, false});
