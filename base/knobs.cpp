@@ -180,10 +180,10 @@ constexpr std::array kKnobs{
          .horovod_name = "HOROVOD_CPU_OPERATIONS",
          .type = KnobType::text,
          .default_text = "gloo",
-         .choices = "gloo,mpi",
+         .choices = "gloo,mpi,ccl",
          .help =
              "What reduces tensors of the host: gloo (hvd's own connections and shared memory), "
-             "or mpi in programs that mpirun or srun starts"},
+             "mpi in programs that mpirun or srun starts, or ccl (oneCCL) in static jobs"},
     Knob{.flag = "mpi-threads-disable",
          .config_key = "library_options.mpi_threads_disable",
          .variable = "HVD_MPI_THREADS_DISABLE",

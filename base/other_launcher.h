@@ -22,6 +22,11 @@ inline constexpr std::string_view kNoMpiUnderHvdrun =
     "MPI serves the processes that its own launcher has started, as long as none of them is lost, "
     "and these are workers of hvdrun. Let the launcher of MPI start the program: "
     "HVD_CPU_OPERATIONS=mpi mpirun -np 4 PROGRAM";
+// Why a worker of an elastic job cannot use oneCCL.
+inline constexpr std::string_view kNoCclInElasticJobs =
+    "a worker that waits in oneCCL for a lost one cannot be interrupted, so that an elastic job "
+    "would lose all of its workers with the first. Use it in a job without --min-np, --max-np, "
+    "--max-restarts and --host-discovery-script, or choose gloo";
 
 struct OtherLaunch {
   std::string launcher;       // "Open MPI"

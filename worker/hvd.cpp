@@ -3,7 +3,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "runtime/ops/mpi_world.h"
+#include "runtime/ops/ccl.h"
+#include "runtime/ops/mpi_library.h"
 #include "worker/process/process_world.h"
 #include "worker/process/status_of.h"
 
@@ -67,11 +68,12 @@ void stop_timeline() {
 
 bool is_homogeneous() { return place_for("is_homogeneous").homogeneous; }
 
+bool ccl_built() { return runtime::ccl::is_built(); }
 bool mpi_built() { return runtime::mpi::is_built(); }
 
 bool mpi_enabled() {
   const auto world = worker::ProcessWorld::instance().world();
-  return world && world->uses_mpi();
+  return world && world->config().cpu_operations == runtime::CpuOperations::mpi;
 }
 
 bool mpi_threads_supported() {

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <string>
 
+#include "base/other_launcher.h"
 #include "base/text.h"
 #include "cmd/hvdrun/settings_reader.h"
 
@@ -52,6 +53,10 @@ Status check_compatible_options(const SettingsReader& settings, const driver::Jo
   if (spec.legacy_clients) {
     return invalid(cat(settings.name(why), " and ", settings.name("legacy-clients"),
                        ": programs built with Horovod cannot run in an elastic job"));
+  }
+  if (settings.text("cpu-operations") == "ccl") {
+    return invalid(cat(settings.name(why), " and ", settings.name("cpu-operations"), ": ",
+                       kNoCclInElasticJobs));
   }
   if (discovers || settings.has("host-discovery-script")) return {};
   for (const std::string_view flag : {"discovery-interval", "discovery-timeout"}) {

@@ -46,6 +46,7 @@ std::string hosts_text(const std::vector<driver::HostSlots>& hosts) {
 constexpr std::string_view kNcclModule = "libhvd_nccl.so";
 constexpr std::string_view kOpenMpiModule = "libhvd_openmpi.so";
 constexpr std::string_view kMpichModule = "libhvd_mpich.so";
+constexpr std::string_view kOneCclModule = "libhvd_oneccl.so";
 
 std::string path_of_module(std::string_view file) {
   std::error_code error;
@@ -75,6 +76,11 @@ Support support() {
 #else
   constexpr bool kNccl = false;
 #endif
+#ifdef HVD_WITH_ONECCL
+  constexpr bool kOneCcl = true;
+#else
+  constexpr bool kOneCcl = false;
+#endif
   const auto mpis = split(HVD_WITH_MPIS, ',');
   const auto is_built = [&](std::string_view mpi) {
     return std::find(mpis.begin(), mpis.end(), mpi) != mpis.end();
@@ -82,6 +88,7 @@ Support support() {
   return {{kNccl, path_of_module(kNcclModule)},
           {is_built("openmpi"), path_of_module(kOpenMpiModule)},
           {is_built("mpich"), path_of_module(kMpichModule)},
+          {kOneCcl, path_of_module(kOneCclModule)},
           count_gpus()};
 }
 
@@ -96,17 +103,20 @@ std::string check_build_text(const Support& support) {
   constexpr std::array kControllers{Feature{"MPI", false}, Feature{"Gloo", true}};
   const bool mpi = support.open_mpi.built || support.mpich.built;
   const std::array operations{Feature{"NCCL", support.nccl.built}, Feature{"DDL", false},
-                              Feature{"CCL", false}, Feature{"MPI", mpi}, Feature{"Gloo", true}};
+                              Feature{"CCL", support.oneccl.built}, Feature{"MPI", mpi},
+                              Feature{"Gloo", true}};
   const auto place_of = [](std::string_view file, const ModuleSupport& module) {
     return cat(file, ": ", module.path.empty() ? "not found beside hvdrun" : module.path);
   };
   const std::string nccl = place_of(kNcclModule, support.nccl);
   const std::string open_mpi = place_of(kOpenMpiModule, support.open_mpi);
   const std::string mpich = place_of(kMpichModule, support.mpich);
+  const std::string oneccl = place_of(kOneCclModule, support.oneccl);
   const std::string gpus = cat("NVIDIA GPUs: ", support.gpus);
   const std::array here{Feature{nccl, !support.nccl.path.empty()}, Feature{gpus, support.gpus > 0},
                         Feature{open_mpi, !support.open_mpi.path.empty()},
-                        Feature{mpich, !support.mpich.path.empty()}};
+                        Feature{mpich, !support.mpich.path.empty()},
+                        Feature{oneccl, !support.oneccl.path.empty()}};
   return cat("hvd v" HVD_VERSION_STRING ":\n", section("Available Frameworks", kFrameworks),
              section("Available Controllers", kControllers),
              section("Available Tensor Operations", operations), section("On This Machine", here));

@@ -20,6 +20,7 @@ struct Support {
   ModuleSupport nccl;
   ModuleSupport open_mpi;
   ModuleSupport mpich;
+  ModuleSupport oneccl;
   int gpus = 0;  // of this machine
 };
 // Reads /dev and the folders beside hvdrun.

@@ -132,6 +132,7 @@ PLACE(is_homogeneous)
 PLACE(mpi_built)
 PLACE(mpi_enabled)
 PLACE(mpi_threads_supported)
+PLACE(ccl_built)
 PLACE(cuda_device)
 PLACE(cuda_device_count)
 #undef PLACE
@@ -284,6 +285,7 @@ static PyMethodDef functions[] = {
     {"is_homogeneous", is_homogeneous, METH_NOARGS, "1: all hosts have as many ranks."},
     {"cuda_device", cuda_device, METH_NOARGS, "The number of this worker's GPU."},
     {"mpi_built", mpi_built, METH_NOARGS, "1: there is a module for an MPI."},
+    {"ccl_built", ccl_built, METH_NOARGS, "1: there is a module for oneCCL."},
     {"mpi_enabled", mpi_enabled, METH_NOARGS, "1: this world uses MPI."},
     {"mpi_threads_supported", mpi_threads_supported, METH_NOARGS,
      "1: it does, and MPI takes calls from several threads."},

@@ -306,8 +306,8 @@ def ddl_built() -> bool:
 
 
 def ccl_built() -> bool:
-    """False: hvd does not have it."""
-    return False
+    """Whether this installation has the module for oneCCL (``HVD_CPU_OPERATIONS=ccl``)."""
+    return bool(_core.ccl_built())
 
 
 def rocm_built() -> bool:

@@ -41,7 +41,7 @@ std::string Introduction::encode() const {
       .str(data)
       .str(sets)
       .str(host)
-      .u8(mpi ? 1 : 0)
+      .u8(static_cast<std::uint8_t>(cpu_operations))
       .take();
 }
 
@@ -56,7 +56,7 @@ Result<Introduction> Introduction::decode(std::string_view bytes, int rank) {
   introduction.data = in.str();
   introduction.sets = in.str();
   introduction.host = in.str();
-  introduction.mpi = in.u8() != 0;
+  introduction.cpu_operations = static_cast<CpuOperations>(in.u8());
   HVD_RETURN_IF_ERROR(in.finish(cat("the introduction of rank ", rank)));
   return introduction;
 }
@@ -100,13 +100,13 @@ Result<std::vector<Introduction>> read_introductions(const WorldSpec& spec,
           cat("Mismatched process sets: rank 0 (", member(spec, 0).worker, ") wants ", first.sets,
               ", but rank ", rank, " (", member(spec, rank).worker, ") wants ", last.sets));
     }
-    if (last.mpi != first.mpi) {
-      const int with = first.mpi ? 0 : rank;
-      const int without = first.mpi ? rank : 0;
-      return Status(Code::invalid_argument,
-                    cat("rank ", with, " on ", member(spec, with).worker,
-                        " has HVD_CPU_OPERATIONS=mpi, and rank ", without, " on ",
-                        member(spec, without).worker, " has not: set it for all of them"));
+    if (last.cpu_operations != first.cpu_operations) {
+      const auto chosen = [&](int of, const Introduction& its) {
+        return cat("rank ", of, " on ", member(spec, of).worker,
+                   " has HVD_CPU_OPERATIONS=", name_of(its.cpu_operations));
+      };
+      return Status(Code::invalid_argument, cat(chosen(0, first), ", and ", chosen(rank, last),
+                                                ": it must be the same for all of them"));
     }
   }
   return all;

@@ -23,7 +23,7 @@ struct Introduction {
   std::string data;     // address of its data connections
   std::string sets;     // sets_text()
   std::string host;     // address for ranks of its host; ShmRendezvous::name()
-  bool mpi = false;     // MPI was chosen for tensors of the host
+  CpuOperations cpu_operations = CpuOperations::gloo;
 
   std::string encode() const;
   // Of one that is of another version than ours, nothing but the version and the build. data_loss:

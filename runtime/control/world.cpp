@@ -9,14 +9,15 @@
 #include "base/text.h"
 #include "runtime/control/control_loop.h"
 #include "runtime/control/introduction.h"
+#include "runtime/control/library_choice.h"
 #include "runtime/core/affinity.h"
 #include "runtime/core/threads.h"
 #include "runtime/gpu/gpu_ops.h"
 #include "runtime/gpu/module.h"
 #include "runtime/ops/gloo_mesh.h"
 #include "runtime/ops/gloo_ops.h"
+#include "runtime/ops/library_ops.h"
 #include "runtime/ops/local_ops.h"
-#include "runtime/ops/mpi_ops.h"
 #include "runtime/ops/shm_ops.h"
 #include "runtime/shm/local_ranks.h"
 #include "runtime/trace/flight_recorder.h"
@@ -171,7 +172,6 @@ class World::Impl {
 
   const WorldSpec& spec() const { return spec_; }
   bool overlaps_computation() const { return !host_.share_all_cores(); }
-  bool uses_mpi() const { return mpi_ != nullptr; }
   const TensorQueue& queue() const { return queue_; }
   bool wait_idle(TimePoint deadline) const { return queue_.wait_empty(deadline); }
   CacheStats cache_stats() const { return control_.cache_stats(); }
@@ -202,7 +202,7 @@ class World::Impl {
     return {};
   }
   std::shared_ptr<gpu::GpuWorld> make_gpu_world();
-  Status open_mpi();
+  Status open_library();
   // A rank that lacks memory is itself the cause of what breaks. Any other error here may be the
   // consequence of an error that another rank knows better.
   void operation_broke(const Status& why) {
@@ -237,7 +237,7 @@ class World::Impl {
     if (mesh_) mesh_->abort(verdict_.get().status);
     host_.abort();
     if (gpu_) gpu_->abort();
-    if (mpi_) mpi_->abort(verdict_.get().status);
+    if (library_) library_->abort(verdict_.get().status);
     return mesh_ ? mesh_->missed() : std::vector<int>();
   }
 
@@ -249,8 +249,8 @@ class World::Impl {
   std::mutex mutex_;
   std::shared_ptr<Mesh> mesh_;  // set once, under mutex_
   LocalRanks host_;
-  std::shared_ptr<gpu::GpuWorld> gpu_;  // set once, under mutex_
-  std::shared_ptr<MpiWorld> mpi_;       // set once, under mutex_; null: MPI was not chosen
+  std::shared_ptr<gpu::GpuWorld> gpu_;     // set once, under mutex_
+  std::shared_ptr<LibraryWorld> library_;  // set once, under mutex_; null: none was chosen
   std::atomic<int> gpu_device_ = Device::kHost;
   bool left_ = false;
   std::atomic<bool> in_shutdown_ = false;
@@ -274,11 +274,11 @@ Status World::Impl::form(Exchange& exchange) {
     operations.push_back(std::make_unique<LocalOperation>());
   } else {
     HVD_RETURN_IF_ERROR(connect(exchange));
-    HVD_RETURN_IF_ERROR(open_mpi());
+    HVD_RETURN_IF_ERROR(open_library());
     const auto add = [&operations](std::vector<std::unique_ptr<Operation>> more) {
       std::move(more.begin(), more.end(), std::back_inserter(operations));
     };
-    if (mpi_) add(make_mpi_operations(mpi_, {}));
+    if (library_) add(make_library_operations(library_));
     if (host_.shared()) add(make_shm_operations(host_.shared(), {}));
     GlooOperationOptions options{spec_.config.collective_timeout};
     options.hosts = hosts_of(spec_);
@@ -297,16 +297,16 @@ Status World::Impl::form(Exchange& exchange) {
   return {};
 }
 
-// All members are there: MPI begins when all of them come to this.
-Status World::Impl::open_mpi() {
-  if (spec_.config.cpu_operations != CpuOperations::mpi) return {};
-  auto module = mpi::module();
-  HVD_RETURN_IF_ERROR(module.status());
+// All members are there: a library begins when all of them come to this.
+Status World::Impl::open_library() {
+  if (spec_.config.cpu_operations == CpuOperations::gloo) return {};
+  auto library = chosen_library(spec_, mesh_);
+  HVD_RETURN_IF_ERROR(library.status());
   {
     const std::lock_guard lock(mutex_);
-    mpi_ = std::make_shared<MpiWorld>(**module);
+    library_ = std::make_shared<LibraryWorld>(std::move(*library));
   }
-  return mpi_->open(spec_.rank, spec_.size(), spec_.config.mpi_threads);
+  return library_->open();
 }
 
 // "generation 2: rank 1 of 8 at 10.0.0.2; 4 ranks share the memory of this host, 2 hosts are
@@ -325,7 +325,7 @@ std::string World::Impl::description() const {
     text += "; the ranks of a host are connected over TCP";
   }
   if (count > 1) text += cat("; ", count, " hosts are connected over TCP");
-  if (mpi_) text += "; MPI reduces tensors of the host";
+  if (library_) text += cat("; ", library_->library().title(), " reduces tensors of the host");
   return cat(text, "; a batch has at most ", spec_.config.fusion_threshold, " bytes");
 }
 
@@ -405,7 +405,7 @@ Status World::Impl::connect(Exchange& exchange) {
                    .data = mesh_->address(),
                    .sets = sets_text(spec_, requested_sets_.status()),
                    .host = host_.open(),
-                   .mpi = spec_.config.cpu_operations == CpuOperations::mpi}
+                   .cpu_operations = spec_.config.cpu_operations}
           .encode(),
       rendezvous_timeout.count() == 0 ? kNever : Clock::now() + rendezvous_timeout);
   HVD_RETURN_IF_ERROR(blobs.status());
@@ -462,7 +462,6 @@ World::Activity World::last_activity() { return impl_->last_activity(); }
 void World::dump(std::string reason) { impl_->tracing().request_dump(std::move(reason)); }
 int World::rank() const { return impl_->spec().rank; }
 int World::size() const { return impl_->spec().size(); }
-bool World::uses_mpi() const { return impl_->uses_mpi(); }
 bool World::overlaps_computation() const { return impl_->overlaps_computation(); }
 Failure World::enqueue(Entry entry) { return impl_->enqueue({&entry, 1}); }
 Failure World::enqueue(std::vector<Entry> entries) { return impl_->enqueue(entries); }

@@ -51,8 +51,6 @@ class World {
   // Whether operations make progress while this rank computes. Where all ranks are on one host and
   // outnumber its cores, operations only take turns with the computation.
   bool overlaps_computation() const;
-  // Whether MPI is asked first for tensors of the host.
-  bool uses_mpi() const;
 
   // Enqueues a request. If it returns an error, `entry.done` is never called; else it is called
   // exactly once.

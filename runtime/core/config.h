@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/port_range.h"
 #include "base/status.h"
@@ -28,8 +29,20 @@ enum class Transport {
 // The operations that are asked first for tensors of the host.
 enum class CpuOperations {
   gloo,  // over our connections, and in shared memory
-  mpi,   // ops/mpi_ops.h; then gloo
+  mpi,   // ops/mpi.h; then gloo
+  ccl,   // ops/ccl.h; then gloo
 };
+constexpr std::string_view name_of(CpuOperations operations) {
+  switch (operations) {
+    case CpuOperations::gloo:
+      return "gloo";
+    case CpuOperations::mpi:
+      return "mpi";
+    case CpuOperations::ccl:
+      return "ccl";
+  }
+  return "unknown";
+}
 
 struct Config {
   Transport transport = Transport::hvd;

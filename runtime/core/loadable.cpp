@@ -1,5 +1,6 @@
 #include "runtime/core/loadable.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <filesystem>
@@ -54,6 +55,14 @@ std::vector<std::string> module_paths(const ModuleKind& kind) {
   }
   paths.emplace_back(kind.file);
   return paths;
+}
+
+bool lies_there(const ModuleKind& kind) {
+  const auto paths = module_paths(kind);
+  return std::any_of(paths.begin(), paths.end(), [](const std::string& path) {
+    std::error_code error;
+    return path.find('/') != std::string::npos && std::filesystem::exists(path, error);
+  });
 }
 
 Result<const void*> load_module(const ModuleKind& kind, const std::vector<std::string>& paths) {

@@ -1,7 +1,7 @@
 // Modules of hvd that are loaded at run time, so that one installation serves machines with and
-// without the library behind each of them (CUDA and NCCL, MPI). A module has one symbol, a function
-// that returns the address of a value that begins with a ModuleHead. Once loaded it stays. Safe
-// from any thread.
+// without the library behind each of them (CUDA and NCCL, MPI, oneCCL). A module has one symbol, a
+// function that returns the address of a value that begins with a ModuleHead. Once loaded it stays.
+// Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,8 @@ struct ModuleKind {
 // Where it is looked for, in this order: where the variable says; else beside the library or
 // program that this code is in, in ../lib from there, and where the system's loader looks.
 std::vector<std::string> module_paths(const ModuleKind& kind);
+// Whether a file lies at one of these places, but where the system's loader looks; loads nothing.
+bool lies_there(const ModuleKind& kind);
 // The first of these that exists; an error says where it was looked for, or what is wrong with it.
 Result<const void*> load_module(const ModuleKind& kind, const std::vector<std::string>& paths);
 

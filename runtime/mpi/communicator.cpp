@@ -94,7 +94,7 @@ std::vector<int> offsets_of(std::span<const int> sizes) {
   return offsets;
 }
 
-class MpiCommunicator final : public Communicator {
+class MpiCommunicator final : public LibraryCommunicator {
  public:
   explicit MpiCommunicator(MPI_Comm communicator) : communicator_(communicator) {}
   ~MpiCommunicator() override { MPI_Comm_free(&communicator_); }
@@ -161,7 +161,8 @@ Status make_reductions(ReductionLookup reductions) {
   return {};
 }
 
-Result<std::unique_ptr<Communicator>> make_communicator(std::span<const int> ranks, int tag) {
+Result<std::unique_ptr<LibraryCommunicator>> make_communicator(std::span<const int> ranks,
+                                                               int tag) {
   MPI_Group all = MPI_GROUP_NULL;
   MPI_Group members = MPI_GROUP_NULL;
   MPI_Comm communicator = MPI_COMM_NULL;
@@ -174,7 +175,7 @@ Result<std::unique_ptr<Communicator>> make_communicator(std::span<const int> ran
   HVD_RETURN_IF_ERROR(status_of(made, "MPI_Comm_create_group"));
   // Errors are returned, and do not end the process.
   MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
-  return std::unique_ptr<Communicator>(new MpiCommunicator(communicator));
+  return std::unique_ptr<LibraryCommunicator>(new MpiCommunicator(communicator));
 }
 
 }  // namespace hvd::runtime::mpi

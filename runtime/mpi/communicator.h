@@ -15,6 +15,6 @@ Status status_of(int code, std::string_view what);
 Status make_reductions(ReductionLookup reductions);
 
 // Module::make.
-Result<std::unique_ptr<Communicator>> make_communicator(std::span<const int> ranks, int tag);
+Result<std::unique_ptr<LibraryCommunicator>> make_communicator(std::span<const int> ranks, int tag);
 
 }  // namespace hvd::runtime::mpi

@@ -3,8 +3,7 @@
 // module for each MPI that hvd was built with, since Open MPI and MPICH do not share an ABI.
 #pragma once
 
-#include <cstddef>
-#include <functional>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,28 +15,9 @@
 #include "base/status.h"
 #include "runtime/core/arithmetic.h"
 #include "runtime/core/loadable.h"
+#include "runtime/ops/library.h"
 
 namespace hvd::runtime::mpi {
-
-// The members of one set. All of them make the same calls in the same order. A call blocks until
-// MPI has done it, and nothing can interrupt it. Numbers are of elements or bytes for each member,
-// at most INT_MAX in all. For one thread at a time.
-class Communicator {
- public:
-  // All members destroy it, unless the world has failed: then it is left in memory.
-  virtual ~Communicator() = default;
-  // `from` may be `to`. Average sums.
-  virtual Status allreduce(const void* from, void* to, std::size_t elements, DataType type,
-                           ReduceOp op) = 0;
-  // Reduces `data`, and leaves this member's part of the result at its begin.
-  virtual Status reduce_scatter(void* data, std::span<const int> elements, DataType type,
-                                ReduceOp op) = 0;
-  // This member's part lies in its place already.
-  virtual Status allgather(void* data, std::span<const int> bytes) = 0;
-  virtual Status broadcast(void* data, std::size_t bytes, int root) = 0;
-  virtual Status alltoall(const void* from, std::span<const int> sent, void* to,
-                          std::span<const int> received) = 0;
-};
 
 // This process among those that the launcher of MPI has started.
 struct Self {
@@ -63,7 +43,8 @@ struct Module : ModuleHead {
   // False once the program has ended MPI.
   bool (*is_there)() = nullptr;
   // A communicator of these ranks, in this order; they alone call it, with the same tag. Blocks.
-  Result<std::unique_ptr<Communicator>> (*make)(std::span<const int> ranks, int tag) = nullptr;
+  Result<std::unique_ptr<LibraryCommunicator>> (*make)(std::span<const int> ranks,
+                                                       int tag) = nullptr;
 };
 
 // "openmpi" or "mpich": the MPI that the program has loaded, else the one whose launcher's

@@ -1,7 +1,5 @@
-#include <array>
 #include <atomic>
 #include <dlfcn.h>
-#include <filesystem>
 #include <mutex>
 
 #include "base/text.h"
@@ -38,14 +36,7 @@ std::string_view kind_of_mpi(const EnvironmentLookup& lookup) {
 }
 
 bool is_built() {
-  for (const std::string_view mpi : {"openmpi", "mpich"}) {
-    const std::string file = file_for(mpi);
-    for (const auto& path : module_paths(kind_named(file))) {
-      std::error_code error;
-      if (path.find('/') != std::string::npos && std::filesystem::exists(path, error)) return true;
-    }
-  }
-  return false;
+  return lies_there(kind_named("libhvd_openmpi.so")) || lies_there(kind_named("libhvd_mpich.so"));
 }
 
 Result<const Module*> module() {

@@ -919,7 +919,8 @@ static int work(void) {
   size = hvd_size();
   CHECK(rank >= 0 && rank < size && hvd_local_size() == size && hvd_local_rank() == rank);
   CHECK(hvd_cross_rank() == 0 && hvd_cross_size() == 1 && hvd_is_homogeneous() == 1);
-  CHECK(hvd_mpi_enabled() == 0 && hvd_mpi_threads_supported() == 0 && hvd_mpi_built() >= 0);
+  CHECK(hvd_mpi_enabled() == 0 && hvd_mpi_threads_supported() == 0 && hvd_mpi_built() >= 0 &&
+        hvd_ccl_built() >= 0);
   allreduces();
   moves();
   objects();

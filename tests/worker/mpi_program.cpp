@@ -1,13 +1,7 @@
 // A program that is compiled for one MPI and uses it besides hvd, for mpi_test.cpp: `mpi_program
-// SCENARIO [DIRECTORY]`. It says what it found; anything unexpected ends it with 1.
-#include <csignal>
+// SCENARIO`. It says what it found; anything unexpected ends it with 1.
 #include <cstdio>
 #include <exception>
-#include <filesystem>
-#include <fstream>
-#include <future>
-#include <memory>
-#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -15,7 +9,6 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
-#include <hvd/adapter.h>
 #include <hvd/hvd.h>
 
 namespace {
@@ -72,53 +65,10 @@ int ended_before() {
   return 0;
 }
 
-// An input that is there as soon as this rank has come to the operation. Rank 1 dies there, when
-// all others have come: they are in MPI then, or about to be.
-class Arrival final : public hvd::ReadyEvent {
- public:
-  explicit Arrival(std::filesystem::path directory) : directory_(std::move(directory)) {}
-  bool ready() const override { return false; }
-  void wait() override {
-    if (hvd::rank() != 1) {
-      std::ofstream(directory_ / std::to_string(hvd::rank())).put('.');
-      return;
-    }
-    for (int rank = 0; rank < hvd::size(); ++rank) {
-      while (rank != 1 && !std::filesystem::exists(directory_ / std::to_string(rank))) {
-        std::this_thread::yield();
-      }
-    }
-    std::raise(SIGKILL);
-  }
-
- private:
-  const std::filesystem::path directory_;
-};
-
-int loss(const char* directory) {
-  hvd::init();
-  sum_of_ones(1 << 20, 2);
-  std::vector<float> values(1 << 20);
-  std::promise<std::exception_ptr> end;
-  hvd::adapter::Submission work;
-  work.name = "last";
-  work.input = values;
-  work.output = values;
-  work.op = hvd::Sum;
-  work.ready = std::make_shared<Arrival>(directory);
-  work.done = [&end](const hvd::adapter::Completion& completion) {
-    end.set_value(completion.error);
-  };
-  hvd::adapter::submit(std::move(work));
-  if (const auto error = end.get_future().get()) std::rethrow_exception(error);
-  return 0;
-}
-
-int run(std::string_view scenario, const char* directory) {
+int run(std::string_view scenario) {
   if (scenario == "both") return both();
   if (scenario == "one-thread") return one_thread();
   if (scenario == "ended-before") return ended_before();
-  if (scenario == "loss") return loss(directory);
   std::fprintf(stderr, "no such scenario\n");
   return 2;
 }
@@ -127,7 +77,7 @@ int run(std::string_view scenario, const char* directory) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : ".");
+    return run(argc > 1 ? argv[1] : "");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -78,6 +78,20 @@ foreach(mpi IN LISTS HVD_MPIS)
   add_dependencies(hvd_mpi_test hvd_${mpi} hvd_${mpi}_program)
 endforeach()
 
+hvd_test(hvd_oneccl_test
+  e2e/job_test.cpp
+  worker/launch/oneccl_test.cpp
+  DEFINITIONS HVD_MODULES="${CMAKE_LIBRARY_OUTPUT_DIRECTORY}" HVD_PYTHON_DIR="${PROJECT_BINARY_DIR}/python"
+  LABELS e2e
+  TIMEOUT 300)
+add_dependencies(hvd_oneccl_test hvdrun hvd-agent hvd_worker_program conforms)
+if(TARGET hvd_python)
+  add_dependencies(hvd_oneccl_test hvd_python)
+endif()
+if(HVD_HAS_ONECCL)
+  add_dependencies(hvd_oneccl_test hvd_oneccl)
+endif()
+
 # hvd/torch.h, with its warnings as users see them. Whoever includes LibTorch compiles for long.
 if(TARGET hvd_libtorch AND TARGET libtorch_fashion)
   add_executable(hvd_torch_program worker/torch_program.cpp)

@@ -11,6 +11,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -170,6 +171,46 @@ int protocol() {
   return 0;
 }
 
+// An input that is there as soon as this rank has come to the operation. Rank 1 dies there, when
+// all others have come: they are in MPI then, or about to be.
+class Arrival final : public hvd::ReadyEvent {
+ public:
+  explicit Arrival(std::filesystem::path directory) : directory_(std::move(directory)) {}
+  bool ready() const override { return false; }
+  void wait() override {
+    if (hvd::rank() != 1) {
+      std::ofstream(directory_ / std::to_string(hvd::rank())).put('.');
+      return;
+    }
+    for (int rank = 0; rank < hvd::size(); ++rank) {
+      while (rank != 1 && !std::filesystem::exists(directory_ / std::to_string(rank))) {
+        std::this_thread::yield();
+      }
+    }
+    std::raise(SIGKILL);
+  }
+
+ private:
+  const std::filesystem::path directory_;
+};
+
+void lost_in_a_call() {
+  std::vector<float> values(1 << 20, 1.0F);
+  for (int i = 0; i < 2; ++i) hvd::allreduce(values, {.name = "ones"});
+  std::promise<std::exception_ptr> end;
+  hvd::adapter::Submission work;
+  work.name = "last";
+  work.input = hvd::TensorView(values);
+  work.output = hvd::TensorView(values);
+  work.op = hvd::Sum;
+  work.ready = std::make_shared<Arrival>(std::getenv("DIRECTORY_OF_TEST"));
+  work.done = [&end](const hvd::adapter::Completion& completion) {
+    end.set_value(completion.error);
+  };
+  hvd::adapter::submit(std::move(work));
+  if (const auto error = end.get_future().get()) std::rethrow_exception(error);
+}
+
 int run(const std::string& scenario) {
   if (scenario == "own-signal") std::signal(SIGUSR1, [](int) { signals_of_our_own = 1; });
   hvd::init({.dynamic_process_sets = scenario == "loss"});
@@ -185,6 +226,10 @@ int run(const std::string& scenario) {
   }
   if (scenario == "no-shutdown") {  // the library says goodbye by itself
     place();
+    return 0;
+  }
+  if (scenario == "lost-in-a-call") {
+    lost_in_a_call();
     return 0;
   }
   if (scenario == "own-call") {  // in flight during shutdown(), and no other rank makes it

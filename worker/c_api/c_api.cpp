@@ -325,6 +325,7 @@ int hvd_is_homogeneous(void) { return guard(hvd::is_homogeneous); }
 int hvd_mpi_built(void) { return guard(hvd::mpi_built); }
 int hvd_mpi_enabled(void) { return guard(hvd::mpi_enabled); }
 int hvd_mpi_threads_supported(void) { return guard(hvd::mpi_threads_supported); }
+int hvd_ccl_built(void) { return guard(hvd::ccl_built); }
 
 int hvd_start_timeline(const char* path, int mark_cycles) {
   return guard([&] {

@@ -252,7 +252,12 @@ Status ProcessWorld::init_as_worker(const std::string& descriptor) {
   settings_ = std::move(*settings);
   HVD_RETURN_IF_ERROR(open_agent(descriptor));
   const auto& welcome = agent_->welcome();
-  if (welcome.elastic) return init_elastic();
+  if (welcome.elastic) {
+    if (settings_.config.cpu_operations == runtime::CpuOperations::ccl) {
+      return {Code::failed_precondition, cat("HVD_CPU_OPERATIONS=ccl: ", kNoCclInElasticJobs)};
+    }
+    return init_elastic();
+  }
 
   auto client = std::make_shared<rendezvous::Client>(agent_->rendezvous_options(), welcome.token);
   auto document = read_document(*client, Clock::now() + settings_.config.connect_timeout);

@@ -14,7 +14,7 @@
 #include "base/security/crypto.h"
 #include "base/text.h"
 #include "runtime/core/threads.h"
-#include "runtime/ops/mpi_world.h"
+#include "runtime/ops/mpi_library.h"
 
 namespace hvd::worker {
 namespace {

@@ -141,7 +141,9 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
   }));
   auto operations = text_of("HVD_CPU_OPERATIONS", lookup);
   HVD_RETURN_IF_ERROR(operations.status());
-  if (operations->value_or("gloo") == "mpi") config.cpu_operations = runtime::CpuOperations::mpi;
+  for (const auto known : {runtime::CpuOperations::mpi, runtime::CpuOperations::ccl}) {
+    if (*operations == runtime::name_of(known)) config.cpu_operations = known;
+  }
   HVD_RETURN_IF_ERROR(read_number("HVD_MPI_THREADS_DISABLE", lookup,
                                   [&](double disable) { config.mpi_threads = disable == 0; }));
   auto transport = text_of("HVD_TRANSPORT", lookup);

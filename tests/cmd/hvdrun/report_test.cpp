@@ -247,7 +247,7 @@ TEST(Listings, CheckBuildMarksWhatThisBuildHas) {
   EXPECT_NE(text.find("    [ ] MPI\n    [X] Gloo\n\nOn This Machine"), std::string::npos) << text;
 
   const std::string with = check_build_text(
-      {{true, "/opt/lib/libhvd_nccl.so"}, {true, "/opt/lib/libhvd_openmpi.so"}, {}, 8});
+      {{true, "/opt/lib/libhvd_nccl.so"}, {true, "/opt/lib/libhvd_openmpi.so"}, {}, {}, 8});
   EXPECT_NE(with.find("    [X] NCCL\n"), std::string::npos) << with;
   EXPECT_NE(with.find("    [X] NVIDIA GPUs: 8\n"), std::string::npos) << with;
   EXPECT_NE(with.find("    [X] libhvd_nccl.so: /opt/lib/libhvd_nccl.so\n"), std::string::npos)
@@ -257,6 +257,12 @@ TEST(Listings, CheckBuildMarksWhatThisBuildHas) {
       << with;
   EXPECT_NE(with.find("    [ ] libhvd_mpich.so: not found beside hvdrun\n"), std::string::npos)
       << with;
+  EXPECT_NE(with.find("    [ ] CCL\n"), std::string::npos) << with;
+
+  const std::string oneccl = check_build_text({.oneccl = {true, "/opt/lib/libhvd_oneccl.so"}});
+  EXPECT_NE(oneccl.find("    [X] CCL\n"), std::string::npos) << oneccl;
+  EXPECT_NE(oneccl.find("    [X] libhvd_oneccl.so: /opt/lib/libhvd_oneccl.so\n"), std::string::npos)
+      << oneccl;
 }
 
 }  // namespace

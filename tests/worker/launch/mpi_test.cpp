@@ -23,6 +23,10 @@ class MpiOperations : public UnderMpiTest {
   std::string module() const {
     return cat(HVD_MODULES, "/libhvd_", is_open_mpi() ? "openmpi" : "mpich", ".so");
   }
+  ExitStatus lose_one_in_a_call() {
+    options_.environment["DIRECTORY_OF_TEST"] = directory().string();
+    return launch(3, {binary("hvd_worker_program"), "lost-in-a-call"});
+  }
   std::string program() const {
     return binary(is_open_mpi() ? "hvd_openmpi_program" : "hvd_mpich_program");
   }
@@ -96,7 +100,7 @@ TEST_P(MpiOperations, APythonProgramMayUseMpi4pyBesides) {
 
 // The launcher may end the others before they have said who was lost; MPICH's then knows no rank.
 TEST_P(MpiOperations, AKilledRankEndsTheJobWithItsName) {
-  const ExitStatus end = launch(3, {program(), "loss", directory().string()});
+  const ExitStatus end = lose_one_in_a_call();
   EXPECT_NE(end.code, 0) << end.out;
   const char* const by_launcher = is_open_mpi() ? "process rank 1 with PID" : "Killed (signal 9)";
   const std::string said = end.out + end.err;
@@ -106,7 +110,7 @@ TEST_P(MpiOperations, AKilledRankEndsTheJobWithItsName) {
 TEST_P(MpiOperations, WhereTheLauncherLeavesThemTheOthersEndByThemselves) {
   if (!is_open_mpi()) GTEST_SKIP() << "MPICH's always ends them";
   options_.environment["OMPI_MCA_orte_enable_recovery"] = "1";
-  const ExitStatus end = launch(3, {program(), "loss", directory().string()});
+  const ExitStatus end = lose_one_in_a_call();
   EXPECT_NE(end.err.find("the world has failed (rank 1 on "), std::string::npos) << end.err;
   EXPECT_NE(end.err.find("waits for a lost rank: this process ends"), std::string::npos) << end.err;
 }

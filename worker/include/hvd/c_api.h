@@ -123,11 +123,12 @@ HVD_API int hvd_local_size(void);
 HVD_API int hvd_cross_rank(void);
 HVD_API int hvd_cross_size(void);
 HVD_API int hvd_is_homogeneous(void); /* 1 or 0 */
-/* 1 or 0: as the functions of these names in hvd/hvd.h. The last one returns
+/* 1 or 0: as the functions of these names in hvd/hvd.h. hvd_mpi_threads_supported() returns
  * HVD_ERROR_NOT_INITIALIZED before hvd_init(). */
 HVD_API int hvd_mpi_built(void);
 HVD_API int hvd_mpi_enabled(void);
 HVD_API int hvd_mpi_threads_supported(void);
+HVD_API int hvd_ccl_built(void);
 
 /* Records what all ranks do, into one file on rank 0's host, in Chrome's trace format. Called by
  * rank 0; calls of other ranks change nothing. `mark_cycles`: not 0: with a mark for every batch.

@@ -80,6 +80,8 @@ HVD_API bool is_homogeneous();  // every host has the same number of workers
 HVD_API bool mpi_built();
 HVD_API bool mpi_enabled();
 HVD_API bool mpi_threads_supported();  // throws NotInitializedError before init()
+// Whether this installation has the module for oneCCL (HVD_CPU_OPERATIONS=ccl).
+HVD_API bool ccl_built();
 
 // Records what the ranks do, all of them, into one file on rank 0's host: Chrome's trace format,
 // which Perfetto opens. Called by rank 0; calls of other ranks change nothing. An existing file is

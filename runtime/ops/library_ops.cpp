@@ -1,4 +1,4 @@
-#include "runtime/ops/mpi_ops.h"
+#include "runtime/ops/library_ops.h"
 
 #include <algorithm>
 #include <climits>
@@ -25,22 +25,23 @@ std::size_t bytes_of(const Response& response) {
   return bytes;
 }
 
-class MpiOperation : public Operation {
+class LibraryOperation : public Operation {
  public:
-  MpiOperation(Kind kind, std::string_view name, std::shared_ptr<MpiWorld> world)
-      : kind_(kind), name_(name), world_(std::move(world)) {}
+  LibraryOperation(Kind kind, std::shared_ptr<LibraryWorld> world)
+      : kind_(kind),
+        name_(cat(world->library().name(), " ", kind_name(kind))),
+        world_(std::move(world)) {}
 
   std::string_view name() const final { return name_; }
   bool enabled(const Response& response, const Group& group) const final {
     return response.kind == kind_ && group.size() > 1 && response.joined.empty() &&
-           response.request().op != ReduceOp::adasum && is_on_host(response) &&
-           bytes_of(response) <= INT_MAX;
+           is_on_host(response) && bytes_of(response) <= INT_MAX && reduces(response, group);
   }
   Status execute(const Response& response, const Group& group, const Entries& entries,
                  std::span<Outcome> outcomes) final {
     try {
       await_inputs(entries);
-      const Status done = world_->call(group, [&](mpi::Communicator& communicator) {
+      const Status done = world_->call(group, [&](LibraryCommunicator& communicator) {
         return run({response, group, entries, outcomes, communicator});
       });
       outputs_.clear();
@@ -58,10 +59,11 @@ class MpiOperation : public Operation {
     const Group& group;
     const Entries& entries;
     std::span<Outcome> outcomes;
-    mpi::Communicator& communicator;
+    LibraryCommunicator& communicator;
     std::size_t size() const { return static_cast<std::size_t>(group.size()); }
     std::size_t own() const { return static_cast<std::size_t>(group.rank); }
   };
+  const Library& library() const { return world_->library(); }
   // An error that concerns one tensor goes into its outcome, and no further.
   virtual Status run(const Work& work) = 0;
 
@@ -69,15 +71,22 @@ class MpiOperation : public Operation {
   FusionBuffer buffer_;
 
  private:
+  bool reduces(const Response& response, const Group& group) const {
+    if (kind_ != Kind::allreduce && kind_ != Kind::reducescatter) return true;
+    const BatchArithmetic arithmetic(response.request(), group.size());
+    return arithmetic.op != ReduceOp::adasum &&
+           world_->library().reduces(arithmetic.wire, arithmetic.op);
+  }
+
   Kind kind_;
-  std::string_view name_;
-  std::shared_ptr<MpiWorld> world_;
+  std::string name_;
+  std::shared_ptr<LibraryWorld> world_;
 };
 
-class MpiAllreduce final : public MpiOperation {
+class LibraryAllreduce final : public LibraryOperation {
  public:
-  MpiAllreduce(const std::shared_ptr<MpiWorld>& world, const MpiOperationOptions& options)
-      : MpiOperation(Kind::allreduce, "mpi allreduce", world), options_(options) {}
+  explicit LibraryAllreduce(const std::shared_ptr<LibraryWorld>& world)
+      : LibraryOperation(Kind::allreduce, world) {}
 
  private:
   struct Tensor {
@@ -95,7 +104,7 @@ class MpiAllreduce final : public MpiOperation {
       Entry& entry = work.entries[i];
       const auto elements = static_cast<std::size_t>(entry.request.elements());
       const bool is_small =
-          work.entries.size() > 1 && entry.request.bytes() <= options_.packed_bytes;
+          work.entries.size() > 1 && entry.request.bytes() <= library().packed_bytes();
       const bool is_packed = arithmetic.compressed() || is_small;
       tensors_.push_back({entry.input,
                           outputs_.prepare(entry, entry.request.shape, work.outcomes[i]), elements,
@@ -144,31 +153,28 @@ class MpiAllreduce final : public MpiOperation {
     return {};
   }
 
-  const MpiOperationOptions options_;
   std::vector<Tensor> tensors_;
 };
 
-class MpiReducescatter final : public MpiOperation {
+class LibraryReducescatter final : public LibraryOperation {
  public:
-  explicit MpiReducescatter(const std::shared_ptr<MpiWorld>& world)
-      : MpiOperation(Kind::reducescatter, "mpi reducescatter", world) {}
+  explicit LibraryReducescatter(const std::shared_ptr<LibraryWorld>& world)
+      : LibraryOperation(Kind::reducescatter, world) {}
 
  private:
-  // Packs all inputs, since MPI needs memory for the sums of other members' rows: a block for each
-  // member, with its rows of all tensors.
+  // Packs all inputs, since the library needs memory for the sums of other members' rows: a block
+  // for each member, with its rows of all tensors.
   Status run(const Work& work) override {
     const BatchArithmetic arithmetic(work.response.request(), work.group.size());
     const std::size_t element = size_of(arithmetic.wire);
-    std::size_t elements = 0;
-    for (const auto& entry : work.entries) {
-      elements += static_cast<std::size_t>(entry.request.elements());
-    }
+    const std::vector<int> sizes = block_sizes(work);
+    const std::size_t elements = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
     std::byte* const buffer = buffer_.reserve(elements * element);
-    std::byte* at = buffer;
-    std::vector<int> sizes;
+    std::byte* block = buffer;
     ActivityScope packing(Activity::memcpy_in_fusion_buffer);
     for (int rank = 0; rank < work.group.size(); ++rank) {
-      const std::byte* const block = at;
+      std::byte* at = block;
+      block += static_cast<std::size_t>(sizes[static_cast<std::size_t>(rank)]) * element;
       for (const auto& entry : work.entries) {
         const auto [begin, count] =
             reducescatter_rows(rows(entry.request), work.group.size(), rank);
@@ -178,7 +184,7 @@ class MpiReducescatter final : public MpiOperation {
                         at, size);
         at += size * element;
       }
-      sizes.push_back(static_cast<int>(static_cast<std::size_t>(at - block) / element));
+      if (at != block) std::memset(at, 0, static_cast<std::size_t>(block - at));
     }
     packing.end();
     HVD_RETURN_IF_ERROR(
@@ -186,7 +192,7 @@ class MpiReducescatter final : public MpiOperation {
     if (arithmetic.changes_sums()) {
       arithmetic.finish(buffer, static_cast<std::size_t>(sizes[work.own()]));
     }
-    at = buffer;
+    const std::byte* at = buffer;
     for (std::size_t i = 0; i < work.entries.size(); ++i) {
       Entry& entry = work.entries[i];
       const auto count =
@@ -200,15 +206,30 @@ class MpiReducescatter final : public MpiOperation {
     return {};
   }
 
+  // Where the library wants parts of one size, shorter ones are filled up.
+  std::vector<int> block_sizes(const Work& work) const {
+    std::vector<int> sizes(work.size());
+    for (int rank = 0; rank < work.group.size(); ++rank) {
+      for (const auto& entry : work.entries) {
+        const auto count = reducescatter_rows(rows(entry.request), work.group.size(), rank).count;
+        sizes[static_cast<std::size_t>(rank)] += static_cast<int>(elements_of(entry, count));
+      }
+    }
+    if (library().wants_equal_parts()) {
+      std::fill(sizes.begin(), sizes.end(), *std::max_element(sizes.begin(), sizes.end()));
+    }
+    return sizes;
+  }
+
   static std::size_t elements_of(const Entry& entry, std::int64_t rows) {
     return static_cast<std::size_t>(rows) * row_bytes(entry.request) / size_of(entry.request.type);
   }
 };
 
-class MpiAllgather final : public MpiOperation {
+class LibraryAllgather final : public LibraryOperation {
  public:
-  explicit MpiAllgather(const std::shared_ptr<MpiWorld>& world)
-      : MpiOperation(Kind::allgather, "mpi allgather", world) {}
+  explicit LibraryAllgather(const std::shared_ptr<LibraryWorld>& world)
+      : LibraryOperation(Kind::allgather, world) {}
 
  private:
   // One tensor is gathered where it belongs, several in the buffer: a block for each member, with
@@ -260,10 +281,10 @@ class MpiAllgather final : public MpiOperation {
   }
 };
 
-class MpiBroadcast final : public MpiOperation {
+class LibraryBroadcast final : public LibraryOperation {
  public:
-  explicit MpiBroadcast(const std::shared_ptr<MpiWorld>& world)
-      : MpiOperation(Kind::broadcast, "mpi broadcast", world) {}
+  explicit LibraryBroadcast(const std::shared_ptr<LibraryWorld>& world)
+      : LibraryOperation(Kind::broadcast, world) {}
 
  private:
   Status run(const Work& work) override {
@@ -282,10 +303,10 @@ class MpiBroadcast final : public MpiOperation {
   }
 };
 
-class MpiAlltoall final : public MpiOperation {
+class LibraryAlltoall final : public LibraryOperation {
  public:
-  explicit MpiAlltoall(const std::shared_ptr<MpiWorld>& world)
-      : MpiOperation(Kind::alltoall, "mpi alltoall", world) {}
+  explicit LibraryAlltoall(const std::shared_ptr<LibraryWorld>& world)
+      : LibraryOperation(Kind::alltoall, world) {}
 
  private:
   Status run(const Work& work) override {
@@ -343,14 +364,14 @@ class MpiAlltoall final : public MpiOperation {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Operation>> make_mpi_operations(const std::shared_ptr<MpiWorld>& world,
-                                                            const MpiOperationOptions& options) {
+std::vector<std::unique_ptr<Operation>> make_library_operations(
+    const std::shared_ptr<LibraryWorld>& world) {
   std::vector<std::unique_ptr<Operation>> operations;
-  operations.push_back(std::make_unique<MpiAllreduce>(world, options));
-  operations.push_back(std::make_unique<MpiAllgather>(world));
-  operations.push_back(std::make_unique<MpiBroadcast>(world));
-  operations.push_back(std::make_unique<MpiAlltoall>(world));
-  operations.push_back(std::make_unique<MpiReducescatter>(world));
+  operations.push_back(std::make_unique<LibraryAllreduce>(world));
+  operations.push_back(std::make_unique<LibraryAllgather>(world));
+  operations.push_back(std::make_unique<LibraryBroadcast>(world));
+  operations.push_back(std::make_unique<LibraryAlltoall>(world));
+  operations.push_back(std::make_unique<LibraryReducescatter>(world));
   return operations;
 }
 
