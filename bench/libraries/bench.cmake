@@ -1,0 +1,13 @@
+# A program for each library of collectives that was found.
+foreach(mpi IN LISTS HVD_MPIS)
+  add_executable(hvd_${mpi}_bench libraries/mpi.cpp)
+  hvd_compile_options(hvd_${mpi}_bench)
+  target_link_libraries(hvd_${mpi}_bench PRIVATE hvd hvd_base PkgConfig::HVD_${mpi})
+  add_dependencies(hvd_${mpi}_bench hvd_${mpi})
+endforeach()
+if(HVD_HAS_ONECCL)
+  add_executable(hvd_oneccl_bench libraries/oneccl.cpp)
+  hvd_compile_options(hvd_oneccl_bench)
+  target_link_libraries(hvd_oneccl_bench PRIVATE hvd hvd_base HVD::oneccl)
+  add_dependencies(hvd_oneccl_bench hvd_oneccl)
+endif()
