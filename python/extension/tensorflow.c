@@ -27,7 +27,13 @@ typedef struct TF_KernelBuilder TF_KernelBuilder;
 typedef struct TF_OpDefinitionBuilder TF_OpDefinitionBuilder;
 typedef struct TF_ShapeInferenceContext TF_ShapeInferenceContext;
 
-enum { kOk = 0, kInvalidArgument = 3, kResourceExhausted = 8, kAborted = 10 };
+enum {
+  kOk = 0,
+  kInvalidArgument = 3,
+  kResourceExhausted = 8,
+  kFailedPrecondition = 9,
+  kAborted = 10
+};
 enum { kInt32 = 3, kInt64 = 9 };
 
 TF_Status* TF_NewStatus(void);
@@ -187,12 +193,30 @@ static bool describe(const TF_Tensor* tensor, int64_t shape[kMaxDimensions], hvd
   return true;
 }
 
-/* hvd/tensorflow/failures.py makes the exception of it. */
+/* As in Horovod: what a rank has got wrong by itself, and what only the ranks together can find. */
+static int status_of(int code) {
+  switch (code) {
+    case HVD_ERROR_NOT_DYNAMIC:
+    case HVD_ERROR_UNKNOWN_PROCESS_SET:
+    case HVD_ERROR_NOT_A_MEMBER:
+      return kInvalidArgument;
+    case HVD_ERROR_INVALID_ARGUMENT:
+      break;
+    default:
+      return kAborted;
+  }
+  const char* const text = hvd_last_error(); /* as hvd/errors.py tells them apart */
+  const bool is_found_together =
+      strncmp(text, "Mismatched ", 11) == 0 || strstr(text, ", has joined, and ") != NULL;
+  return is_found_together ? kFailedPrecondition : kInvalidArgument;
+}
+
+/* hvd/tensorflow/kernels.py makes the exception of it. */
 static void set_failure(TF_Status* status, int code) {
   char text[4096];
   snprintf(text, sizeof(text), "[hvd %d|%d|%s|%s] %s", code, hvd_last_error_rank(),
            hvd_last_error_host(), hvd_last_error_cause(), hvd_last_error());
-  TF_SetStatus(status, kAborted, text);
+  TF_SetStatus(status, status_of(code), text);
 }
 
 /* Ends a computation, and deletes its status. */

@@ -82,6 +82,7 @@ from .basics import (
     size,
     start_timeline,
     stop_timeline,
+    sycl_built,
 )
 from .compression import Compression
 from .errors import (
@@ -204,5 +205,6 @@ __all__ = [
     "size",
     "start_timeline",
     "stop_timeline",
+    "sycl_built",
     "synchronize",
 ]

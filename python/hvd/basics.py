@@ -313,3 +313,8 @@ def ccl_built() -> bool:
 def rocm_built() -> bool:
     """False: hvd does not have it."""
     return False
+
+
+def sycl_built() -> bool:
+    """False: hvd does not have it."""
+    return False

@@ -135,10 +135,10 @@ def disagreements() -> Iterator[None]:
     try:
         yield
     except InvalidArgumentError as error:
-        raise as_disagreement(error) if _is_found_together(str(error)) else error from None
+        raise as_disagreement(error) if is_found_together(str(error)) else error from None
 
 
-def _is_found_together(text: str) -> bool:
+def is_found_together(text: str) -> bool:
     """Whether only the ranks together can find it, which the text alone tells."""
     return text.startswith("Mismatched ") or ", has joined, and " in text
 
@@ -175,6 +175,6 @@ def failure_of(code: int, text: str, rank: int, host: str, cause: str) -> BaseEx
     """The exception of a failure that a library of a framework has put into words."""
     error: Any = _CLASSES.get(code, HvdError)(text)
     error.code, error.rank, error.host, error.cause = code, rank, host, cause
-    if isinstance(error, InvalidArgumentError) and _is_found_together(text):
+    if isinstance(error, InvalidArgumentError) and is_found_together(text):
         return as_disagreement(error)
     return error

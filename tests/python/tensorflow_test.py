@@ -1,6 +1,8 @@
 # What tensors of TensorFlow and tf.function have of their own: gradients, dynamic shapes, slices,
 # tapes, variables. The collectives themselves are in conformance_test.py. Each runs eagerly and in
 # a function that TensorFlow traces.
+import pickle
+
 import numpy as np
 import pytest
 
@@ -268,18 +270,93 @@ def test_places_are_those_of_the_execution(compiled):
     assert [int(place) for place in places()] == wanted
 
 
+def test_places_in_a_process_set(compiled, even_and_odd):
+    number = even_and_odd.process_set_id
+    here = compiled(lambda: [hvd.size_op(number), hvd.process_set_included_op(number)])()
+    assert [int(one) for one in here] == [even_and_odd.size(), 1]
+
+
 def test_errors_of_a_function_are_those_of_hvd():
     if hvd.size() < 2:
         pytest.skip("needs two ranks")
     reduce = tf.function(lambda x: hvd.allreduce(x, name="sizes"))
     different = tf.ones(2 + hvd.rank())
-    with pytest.raises(tf.errors.AbortedError, match="Mismatched"):
+    with pytest.raises(tf.errors.FailedPreconditionError, match="Mismatched"):
         reduce(different)
     with pytest.raises(hvd.HorovodInternalError, match=r"^Mismatched .*sizes") as caught:
         hvd.elastic.raises_failures_of_hvd(reduce)(different)
     assert caught.value.code == -7
     assert "\n" not in str(caught.value)
     assert reduce(tf.ones(2)).numpy().tolist() == [1.0] * 2
+
+
+def not_of_mine():
+    """A process set of the other ranks."""
+    return [hvd.add_process_set([rank]) for rank in (0, 1)][1 - min(hvd.rank(), 1)]
+
+
+def uneven(name, *arguments):
+    """A call whose tensors differ from rank to rank where they must not."""
+    shape = [2 * hvd.size(), hvd.rank() + 1]
+    return lambda: getattr(hvd, name)(tf.ones(shape), *arguments)
+
+
+def other_types(name, *arguments):
+    dtype = tf.int32 if hvd.rank() else tf.float32
+    return lambda: getattr(hvd, name)(tf.ones([hvd.size()], dtype), *arguments)
+
+
+CALLS = [("allreduce",), ("allgather",), ("broadcast", 0), ("alltoall",), ("reducescatter",)]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0])
+def test_what_the_ranks_say_differently_is_a_failed_precondition(compiled, call):
+    if hvd.size() < 2:
+        pytest.skip("needs two ranks")
+    for make in (uneven, other_types):
+        with pytest.raises(tf.errors.FailedPreconditionError, match="Mismatched"):
+            compiled(make(*call))()
+
+
+def test_different_roots_are_a_failed_precondition(compiled):
+    if hvd.size() < 2:
+        pytest.skip("needs two ranks")
+    with pytest.raises(tf.errors.FailedPreconditionError):
+        compiled(lambda: hvd.broadcast(tf.ones(2), hvd.rank()))()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: hvd.alltoall(tf.ones(hvd.size() + 1)),
+        lambda: hvd.alltoall(tf.ones(hvd.size() - 1), [1] * hvd.size()),
+        lambda: hvd.reducescatter(tf.constant(1.0)),
+        lambda: hvd.grouped_reducescatter([tf.ones((2, 1)), tf.constant(1.0)]),
+        lambda: hvd.allreduce(tf.ones(2), process_set=not_of_mine()),
+    ],
+    ids=["rows", "splits", "scalar", "scalar in a group", "process set"],
+)
+def test_what_a_rank_gets_wrong_is_an_invalid_argument(compiled, call):
+    if hvd.size() < 2:
+        pytest.skip("needs two ranks")
+    before = hvd.process_set_ids()
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        compiled(call)()
+    hvd.barrier()
+    for number in set(hvd.process_set_ids()) - set(before):
+        added = hvd.ProcessSet([])
+        added.process_set_id = number
+        hvd.remove_process_set(added)
+
+
+def test_errors_outside_of_functions_are_also_those_of_hvd():
+    with pytest.raises(ValueError) as caught:
+        hvd.reducescatter(tf.constant(1.0))
+    copy = pickle.loads(pickle.dumps(caught.value))
+    for error in (caught.value, copy):
+        assert isinstance(error, hvd.HvdError)
+        assert isinstance(error, tf.errors.InvalidArgumentError)
+        assert (error.code, error.message) == (-7, str(caught.value))
 
 
 def test_a_function_that_fails_elsewhere_lets_go_of_what_it_has_started():
@@ -449,6 +526,27 @@ def test_the_layers_of_a_partial_tape_are_local():
     np.testing.assert_allclose(second, np.full((2, 1), hvd.rank() + 1.0))
 
 
+def test_local_and_global_gradients_can_be_told_apart(compiled):
+    shared, local = tf.Variable(1.0), tf.Variable(2.0)
+
+    @compiled
+    def step():
+        with tf.GradientTape() as tape:
+            loss = losses([shared, local])
+        tape = hvd.DistributedGradientTape(tape, scale_local_gradients=False)
+        tape.register_local_source(local)
+        ours, theirs = tape.get_local_and_global_gradients(loss, [shared, local])
+        assert ([one is local for one, _ in ours], [one is shared for one, _ in theirs]) == (
+            [True],
+            [True],
+        )
+        return ours[0][1], theirs[0][1]
+
+    own, mean = step()
+    np.testing.assert_allclose(own, hvd.rank() + 1.0)
+    np.testing.assert_allclose(mean, sum_of_ranks() / hvd.size(), rtol=1e-6)
+
+
 def test_a_tape_within_a_process_set(compiled, even_and_odd):
     x = tf.Variable(1.0)
 
@@ -460,6 +558,77 @@ def test_a_tape_within_a_process_set(compiled, even_and_odd):
 
     wanted = np.mean([rank + 1.0 for rank in even_and_odd.ranks])
     np.testing.assert_allclose(step(), wanted, rtol=1e-6)
+
+
+def test_a_tape_on_a_rank_outside_of_its_process_set(compiled):
+    if hvd.size() < 2:
+        pytest.skip("needs two ranks")
+    members = hvd.add_process_set(range(hvd.size() - 1))
+    x = tf.Variable(1.0)
+
+    @compiled
+    def step():
+        with tf.GradientTape() as tape:
+            loss = losses([x])
+        return hvd.DistributedGradientTape(tape, process_set=members).gradient(loss, x)
+
+    wanted = np.mean(members.ranks) + 1 if members.included() else hvd.size()
+    np.testing.assert_allclose(step(), wanted, rtol=1e-6)
+    hvd.remove_process_set(members)
+
+
+class Halves:
+    """A compression of a program's own."""
+
+    @staticmethod
+    def compress(tensor):
+        return tensor / 2, 2
+
+    @staticmethod
+    def decompress(tensor, ctx):
+        return tensor * ctx
+
+
+def test_compressions(compiled):
+    for dtype in (tf.float16, tf.float32, tf.float64, tf.int32, tf.bool):
+        given = tf.cast(tf.ones(3), dtype)
+        narrow, context = hvd.Compression.fp16.compress(given)
+        assert narrow.dtype == (tf.float16 if dtype.is_floating else dtype)
+        assert hvd.Compression.fp16.decompress(narrow, context).dtype == dtype
+    for compression in (hvd.Compression.none, hvd.Compression.bf16, Halves):
+        one, two = compiled(
+            lambda compression=compression: hvd.grouped_allreduce(
+                [mine(2), mine(3)], op=hvd.Sum, compression=compression
+            )
+        )()
+        np.testing.assert_allclose(one, total(2))
+        np.testing.assert_allclose(two, total(3))
+        tape = tf.GradientTape()
+        with tape:
+            loss = losses([x := tf.Variable(1.0)])
+        gradient = hvd.DistributedGradientTape(tape, compression=compression).gradient(loss, x)
+        np.testing.assert_allclose(gradient, sum_of_ranks() / hvd.size(), rtol=1e-2)
+
+
+def test_batch_normalization_over_all_ranks(compiled):
+    given = [
+        tf.constant(np.random.default_rng(r).normal(size=(4, 3)), tf.float32)
+        for r in range(hvd.size())
+    ]
+    alone = tf.keras.layers.BatchNormalization()
+    ours = hvd.SyncBatchNormalization()
+    x, everything = tf.Variable(given[hvd.rank()]), tf.concat(given, 0)
+    wanted = alone(everything, training=True)[4 * hvd.rank() : 4 * hvd.rank() + 4]
+    ours.build(x.shape)
+    np.testing.assert_allclose(
+        compiled(lambda: ours(x, training=True))(), wanted, rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_allclose(ours.moving_mean, alone.moving_mean, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(ours.moving_variance, alone.moving_variance, rtol=1e-4)
+    still = ours(x, training=False)  # of this rank alone
+    assert still.shape == x.shape
+    gradient = compiled(lambda: gradient_of(lambda y: ours(y, training=True) ** 2, x))()[0]
+    assert np.isfinite(gradient).all()
 
 
 def test_wrong_arguments_of_a_tape():

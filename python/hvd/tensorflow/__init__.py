@@ -18,16 +18,14 @@ All calls are made eagerly or under ``tf.function``, on CPUs. There are none for
 TensorFlow 1.
 """
 
-from hvd import (
-    Compression,
-    _every_framework,
-    allgather_object,
-    broadcast_object,
-)
+from typing import Any
+
+from hvd import _every_framework, allgather_object, broadcast_object
 from hvd._every_framework import *  # noqa: F403
 
 from . import elastic
 from .allreduce_ops import allreduce, grouped_allreduce
+from .compression import Compression
 from .functions import broadcast_, broadcast_global_variables, broadcast_variables
 from .gradients import (
     DistributedGradientTape,
@@ -90,3 +88,12 @@ __all__ = [
     "size_op",
 ]
 __all__ += _every_framework.__all__
+
+
+def __getattr__(name: str) -> Any:
+    # It needs Keras, which programs without it need not wait for.
+    if name == "SyncBatchNormalization":
+        from .sync_batch_norm import SyncBatchNormalization
+
+        return SyncBatchNormalization
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,9 @@ TensorFlow; those whose size only the ranks together know are copied once.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,9 +16,10 @@ import tensorflow as tf
 
 from hvd import _core, _work
 from hvd._collectives import Adapter, Collectives
-from hvd._work import TYPES
+from hvd._work import TYPES, Handle
 from hvd.arrays import array_of
-from hvd.errors import UnsupportedTypeError
+from hvd.compression import built_in_of
+from hvd.errors import InvalidArgumentError, UnsupportedTypeError, is_found_together
 
 # TensorFlow 2.13 makes no empty tensors of these types.
 _ALLOCATED_AS = {tf.int8: tf.uint8, tf.int16: tf.float16, tf.uint16: tf.float16}
@@ -60,6 +64,9 @@ class _Tensors(Adapter[tf.Tensor]):
         dtype = np.dtype(like.dtype.as_numpy_dtype)
         return tf.constant(array_of(work, address, shape, dtype), like.dtype)
 
+    def compression(self, given: Any) -> int:
+        return built_in_of(given) or 0
+
     def rows_of(self, splits: Any) -> list[int]:
         return _work.whole_numbers(np.asarray(splits).ravel().tolist())
 
@@ -67,4 +74,55 @@ class _Tensors(Adapter[tf.Tensor]):
         return tf.constant(rows, tf.int32)
 
 
-collectives: Collectives[tf.Tensor] = Collectives(_Tensors())
+@functools.cache
+def _also_of_tensorflow(kind: Any, theirs: Any) -> Any:
+    def init(self: Any, text: str) -> None:
+        theirs.__init__(self, None, None, text)
+        self.args = (text,)
+
+    def reduce(self: Any) -> Any:
+        return as_error_of_tensorflow, (kind(str(self)),), {"code": self.code}
+
+    members = {"__init__": init, "__reduce__": reduce, "__module__": kind.__module__}
+    return type(kind.__name__, (kind, theirs), members)
+
+
+def as_error_of_tensorflow(error: InvalidArgumentError) -> InvalidArgumentError:
+    """Makes an error of hvd one that is also TensorFlow's, as those of Horovod are."""
+    if isinstance(error, tf.errors.OpError):
+        return error
+    theirs = (
+        tf.errors.FailedPreconditionError
+        if is_found_together(str(error))
+        else tf.errors.InvalidArgumentError
+    )
+    kind: Any = type(error)
+    made: InvalidArgumentError = _also_of_tensorflow(kind, theirs)(str(error))
+    made.code = error.code
+    return made
+
+
+@contextlib.contextmanager
+def _raising_errors_of_tensorflow() -> Iterator[None]:
+    try:
+        yield
+    except InvalidArgumentError as error:
+        raise as_error_of_tensorflow(error) from None
+
+
+class _Handle(Handle[Any]):
+    def wait(self) -> Any:
+        with _raising_errors_of_tensorflow():
+            return super().wait()
+
+
+class _Collectives(Collectives[tf.Tensor]):
+    """Their errors are also those of TensorFlow."""
+
+    def start(self, *arguments: Any, **options: Any) -> Handle[Any]:
+        with _raising_errors_of_tensorflow():
+            started = super().start(*arguments, **options)
+        return _Handle(started._work, started._finish)
+
+
+collectives = _Collectives(_Tensors())

@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from hvd._collectives import ReduceArguments, reduce_arguments
 from hvd._work import Average, ReduceOp, Sum
-from hvd.basics import ProcessSet, global_process_set
-from hvd.compression import Compression
+from hvd.basics import ProcessSet, global_process_set, number_of
 
+from .compression import Compression
 from .kernels import not_converted
 from .ops import Part, allgather, reduce_group, reduce_parts
 from .places import size_op
@@ -32,7 +32,7 @@ def reduce_slices(slices: tf.IndexedSlices, call: ReduceArguments) -> tf.Indexed
     if factor != 1.0:
         values *= tf.cast(factor, values.dtype)
     if call.op == Average:
-        values /= tf.cast(size_op(process_set=call.process_set), values.dtype)
+        values /= tf.cast(size_op(number_of(call.process_set)), values.dtype)
     return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
 
 
@@ -42,7 +42,7 @@ def allreduce(
     average: bool | None = None,
     device_dense: str = "",
     device_sparse: str = "",
-    compression: int = Compression.none,
+    compression: Any = Compression.none,
     op: int | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
@@ -58,7 +58,7 @@ def allreduce(
     Args:
         tensor: of the same shape and type on all ranks; slices may differ in their number.
         average: the older form of ``op``: True for Average, False for Sum.
-        compression: Compression.none, .fp16 or .bf16: the type in which elements travel.
+        compression: Compression.none, .fp16, .bf16, or a Compressor of your own.
         op: Average (the default), Sum, Adasum, Min, Max or Product.
         prescale_factor, postscale_factor: elements are multiplied by them before and after.
         name: the same on all ranks.
@@ -81,7 +81,7 @@ def grouped_allreduce(
     average: bool | None = None,
     device_dense: str = "",
     device_sparse: str = "",
-    compression: int = Compression.none,
+    compression: Any = Compression.none,
     op: int | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,

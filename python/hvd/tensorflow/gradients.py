@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from hvd._collectives import ReduceArguments
 from hvd._work import Average, ReduceOp, Sum
-from hvd.basics import ProcessSet, global_process_set
-from hvd.compression import Compression
+from hvd.basics import ProcessSet, global_process_set, number_of
 
 from .allreduce_ops import reduce_mixed
+from .compression import Compression
 from .kernels import not_converted
 from .places import size_op
 
@@ -39,7 +39,9 @@ class Reduction:
         self._groups: Any = groups
 
     def reduce(self, gradients: Sequence[Any], variables: Sequence[Any] = ()) -> list[Any]:
-        """Reduces a list, in which None stays None."""
+        """Reduces a list, in which None stays None. A rank that is no member keeps its own."""
+        if not self._call.process_set.included():
+            return list(gradients)
         given = [
             tf.convert_to_tensor(one)
             if self._sparse_as_dense and isinstance(one, tf.IndexedSlices)
@@ -66,7 +68,7 @@ class Reduction:
 def reduction(
     name: str,
     *,
-    compression: int,
+    compression: Any,
     op: int,
     gradient_predivide_factor: float,
     process_set: ProcessSet,
@@ -124,6 +126,18 @@ class _DistributedTape(tf.GradientTape):  # type: ignore[misc]
         variables = tf.nest.flatten(sources, expand_composites=False)
         return tf.nest.pack_sequence_as(sources, self._hvd_reduce(flat, variables))
 
+    def get_local_and_global_gradients(
+        self, target: Any, sources: Sequence[Any], *arguments: Any, **options: Any
+    ) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
+        """``gradient()`` as pairs of a variable and its gradient: those of local sources first."""
+        gradients = self.gradient(target, sources, *arguments, **options)
+        local = {id(source) for source in self._hvd_local}
+        pairs = list(zip(sources, gradients))
+        return (
+            [pair for pair in pairs if id(pair[0]) in local],
+            [pair for pair in pairs if id(pair[0]) not in local],
+        )
+
     def _hvd_reduce(self, gradients: list[Any], variables: list[Any]) -> list[Any]:
         local = {id(source) for source in self._hvd_local}
         results = list(gradients)
@@ -134,15 +148,16 @@ class _DistributedTape(tf.GradientTape):  # type: ignore[misc]
         for i, gradient in zip(others, reduced):
             results[i] = gradient
         if self._hvd_scales and len(others) < len(results):
-            size = size_op(process_set=self._hvd_process_set)
+            size = size_op(number_of(self._hvd_process_set))
             for i in set(range(len(results))) - set(others):
-                results[i] = _divided(results[i], size)
+                results[i] = divided(results[i], size)
         return results
 
 
-def _divided(gradient: Any, size: tf.Tensor) -> Any:
+def divided(gradient: Any, size: Any) -> Any:
+    """A gradient of a local variable, of the same weight as those of all."""
     if isinstance(gradient, tf.IndexedSlices):
-        values = _divided(gradient.values, size)
+        values = divided(gradient.values, size)
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
     return None if gradient is None else gradient / tf.cast(size, gradient.dtype)
 
@@ -152,7 +167,7 @@ def DistributedGradientTape(
     gradtape: tf.GradientTape,
     device_dense: str = "",
     device_sparse: str = "",
-    compression: int = Compression.none,
+    compression: Any = Compression.none,
     sparse_as_dense: bool = False,
     op: int = Average,
     gradient_predivide_factor: float = 1.0,
@@ -167,7 +182,7 @@ def DistributedGradientTape(
     Args:
         gradtape: a tf.GradientTape, which records, or has recorded.
         device_dense, device_sparse: of Horovod's signature.
-        compression: Compression.none, .fp16 or .bf16: the type in which gradients travel.
+        compression: Compression.none, .fp16, .bf16, or a Compressor of your own.
         sparse_as_dense: tf.IndexedSlices become tensors first.
         op: Average, Sum or Adasum.
         gradient_predivide_factor: an average is divided by it before the sum, and by the number of

@@ -20,7 +20,8 @@ from tensorflow.python.ops import control_flow_util
 import hvd
 from hvd._collectives import ReduceArguments
 from hvd._work import TYPES, Kind
-from hvd.basics import ProcessSet, number_of
+from hvd.basics import number_of
+from hvd.compression import built_in_of
 from hvd.errors import UnsupportedTypeError, failure_of
 
 _library = tf.load_op_library(os.path.join(os.path.dirname(hvd.__file__), "_tensorflow.so"))
@@ -84,7 +85,7 @@ def _attributes(kind: Kind, call: ReduceArguments, root: int = 0) -> dict[str, A
         "kind": int(kind),
         "tensor_name": _name_of(kind, call.name),
         "reduce_op": int(call.op),
-        "compression": int(call.compression),
+        "compression": built_in_of(call.compression) or 0,
         "root": root,
         "process_set": number_of(call.process_set),
         "prescale": float(call.prescale).hex(),
@@ -153,9 +154,9 @@ class Place:
     LOCAL_RANK = 5
 
 
-def place(what: int, process_set: ProcessSet) -> tf.Tensor:
+def place(what: int, process_set_id: int = 0) -> tf.Tensor:
     """One of them, as an operation."""
-    number = _library.hvd_place(kind=what, process_set=number_of(process_set))
+    number = _library.hvd_place(kind=what, process_set=process_set_id)
     number.set_shape([])
     return number
 

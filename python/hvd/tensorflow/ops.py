@@ -8,9 +8,10 @@ in it. Arguments that are there for Horovod's signature alone are ``device_dense
 ``device_sparse`` and ``ignore_name_scope``.
 
 Of all calls: InvalidArgumentError (a ValueError) is an argument of this rank that is wrong,
-DisagreementError what the ranks say differently, HorovodInternalError the loss of a member. In a
-``tf.function`` TensorFlow makes a ``tf.errors.AbortedError`` of those, which
-``hvd.tensorflow.elastic.run`` knows.
+DisagreementError what the ranks say differently, HorovodInternalError the loss of a member. The
+first is a ``tf.errors.InvalidArgumentError``, too, and the second a
+``tf.errors.FailedPreconditionError``. In a ``tf.function`` they are these alone, and the third a
+``tf.errors.AbortedError``, all of which ``hvd.tensorflow.elastic.run`` knows.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ import tensorflow as tf
 
 from hvd._collectives import ReduceArguments, reduce_arguments
 from hvd._work import Average, Kind, ReduceOp, Sum
-from hvd.basics import ProcessSet, global_process_set
-from hvd.compression import Compression
+from hvd.basics import ProcessSet, global_process_set, number_of
+from hvd.compression import built_in_of, compressed
 
 from . import kernels
 from .adapter import collectives
+from .compression import Compression
 from .kernels import not_converted
 from .places import rank_op, size_op
 
@@ -82,6 +84,9 @@ def reduce_parts(parts: Sequence[Part]) -> list[tf.Tensor]:
     """
     if not parts:
         return []
+    compression = parts[0][1].compression
+    if built_in_of(compression) is None:
+        return _compressed(parts, compression)
     if not tf.executing_eagerly():
         # A backward pass comes to the last one first, and the graph starts them in this order.
         started = [kernels.Started(Kind.ALLREDUCE, *part) for part in reversed(parts)]
@@ -92,6 +97,21 @@ def reduce_parts(parts: Sequence[Part]) -> list[tf.Tensor]:
     ]
     results = [(handle.wait(), len(part[0])) for handle, part in zip(handles, parts)]
     return [one for result, count in results for one in (result if count > 1 else [result])]
+
+
+def _compressed(parts: Sequence[Part], compression: Any) -> list[tf.Tensor]:
+    """``reduce_parts()`` with a compression of the program's own."""
+
+    def reduce(tensors: list[Any], number: int) -> list[tf.Tensor]:
+        left = iter(tensors)
+        return reduce_parts(
+            [
+                ([next(left) for _ in given], call._replace(compression=number))
+                for given, call in parts
+            ]
+        )
+
+    return compressed(compression, [one for given, _ in parts for one in given], reduce)
 
 
 def reduce_group(tensors: Sequence[Any], call: ReduceArguments) -> list[tf.Tensor]:
@@ -241,7 +261,7 @@ def alltoall(
 def reducescatter(
     tensor: Any,
     device_dense: str = "",
-    compression: int = Compression.none,
+    compression: Any = Compression.none,
     op: int = Average,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
@@ -269,7 +289,7 @@ def reducescatter(
 def grouped_reducescatter(
     tensors: Sequence[Any],
     device_dense: str = "",
-    compression: int = Compression.none,
+    compression: Any = Compression.none,
     op: int = Average,
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
@@ -291,7 +311,7 @@ def grouped_reducescatter(
         del given, results
         factor: Any = call.prescale * call.postscale
         if call.op == Sum:
-            factor *= tf.cast(size_op(process_set=process_set), tf.float64)
+            factor *= tf.cast(size_op(number_of(process_set)), tf.float64)
         scaled = [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]
         return grouped_allgather(scaled, process_set=process_set)
 

@@ -11,19 +11,7 @@ Collectives that are not in place are differentiable.
 
 import torch as _torch
 
-from hvd import (
-    _every_framework,
-    ccl_built,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rocm_built,
-)
+from hvd import _every_framework
 from hvd._every_framework import *  # noqa: F403
 
 from . import elastic
@@ -90,13 +78,8 @@ __all__ = [
     "broadcast_object",
     "broadcast_optimizer_state",
     "broadcast_parameters",
-    "ccl_built",
-    "cuda_built",
-    "ddl_built",
     "elastic",
     "empty",
-    "gloo_built",
-    "gloo_enabled",
     "grouped_allgather",
     "grouped_allgather_async",
     "grouped_allreduce",
@@ -105,15 +88,10 @@ __all__ = [
     "grouped_allreduce_async_",
     "grouped_reducescatter",
     "grouped_reducescatter_async",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
     "recv",
     "recv_async",
     "reducescatter",
     "reducescatter_async",
-    "rocm_built",
     "send",
     "send_async",
     "sparse_allreduce_async",
