@@ -66,8 +66,71 @@ def test_an_optimizer_reduces_before_it_updates():
         hvd.DistributedOptimizer(optimizer)
     with pytest.raises(TypeError, match="an optimizer of MXNet is needed, not str"):
         hvd.DistributedOptimizer("sgd")
-    with pytest.raises(ValueError, match="give it the optimizer alone"):
-        hvd.DistributedTrainer(make_net().collect_params(), optimizer)
+    with pytest.warns(UserWarning, match="it takes the optimizer alone"):
+        trainer = hvd.DistributedTrainer(make_net().collect_params(), optimizer)
+    assert isinstance(trainer.optimizer, mx.optimizer.SGD)
+
+
+class Halves:
+    """A compression of a program's own."""
+
+    @staticmethod
+    def compress(tensor):
+        return tensor / 2, 2
+
+    @staticmethod
+    def decompress(tensor, ctx):
+        return tensor * ctx
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_groups": 2},
+        {"gradient_predivide_factor": 2.0},
+        {"compression": hvd.Compression.fp16},
+        {"compression": Halves, "num_groups": 3},
+    ],
+    ids=repr,
+)
+def test_each_way_of_a_trainer_to_reduce(options):
+    net = make_net(seed=3 + hvd.rank())
+    hvd.broadcast_parameters(net.collect_params(), prefix="one")
+    rate = {"learning_rate": 0.1}
+    trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", rate, prefix="one", **options)
+    ours = train(net, trainer, batch, 8)
+    alone = make_net()
+    plain = mx.gluon.Trainer(alone.collect_params(), "sgd", rate, kvstore=None)
+    for one, other in zip(ours, train(alone, plain, batch_of_all, 8 * hvd.size())):
+        np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-3)
+
+
+def test_a_rank_outside_of_the_process_set_takes_its_own_gradients():
+    if hvd.size() < 2:
+        pytest.skip("needs two ranks")
+    members = hvd.add_process_set(range(hvd.size() - 1))
+    own = hvd.rank() + 1.0
+    wanted = np.mean(members.ranks) + 1 if members.included() else own
+    optimizer = hvd.DistributedOptimizer(mx.optimizer.SGD(learning_rate=1.0), process_set=members)
+    weight = mx.nd.zeros(3)
+    optimizer.update(0, weight, mx.nd.full(3, own), optimizer.create_state(0, weight))
+    np.testing.assert_allclose(weight.asnumpy(), [-wanted] * 3, rtol=1e-6)
+    hvd.remove_process_set(members)
+
+
+def test_what_horovod_has_besides():
+    tensor = mx.nd.ones(3, dtype="float64") * (hvd.rank() + 1)
+    narrow, context = hvd.Compression.fp16.compress(tensor)
+    assert (narrow.dtype, context) == (np.float16, np.float64)
+    assert hvd.Compression.fp16.decompress(narrow, context).dtype == np.float64
+    whole = mx.nd.ones(3, dtype="int32")
+    assert hvd.Compression.fp16.compress(whole)[0] is whole
+    total = hvd.allreduce_(tensor, op=hvd.Sum, priority=-1)
+    assert (total == sum(range(1, hvd.size() + 1))).asnumpy().all()
+    with pytest.raises(ValueError, match="splits are whole numbers, not of type float32"):
+        hvd.alltoall(mx.nd.ones(hvd.size()), mx.nd.ones(hvd.size()))
+    with pytest.raises(ValueError):
+        hvd.reducescatter(mx.nd.array(1.0))
 
 
 def test_arrays_that_are_still_being_computed_are_waited_for():
@@ -89,7 +152,7 @@ def test_a_dict_of_arrays_is_broadcast():
     hvd.broadcast_parameters(arrays, root_rank=hvd.size() - 1)
     assert arrays["a"].asnumpy().tolist() == [hvd.size() - 1] * 2
     assert (arrays["b"].asnumpy() == hvd.size()).all()
-    with pytest.raises(TypeError, match="a dict of parameters is needed, not list"):
+    with pytest.raises(ValueError, match="a dict of parameters is needed, not list"):
         hvd.broadcast_parameters([mx.nd.ones(1)])
 
 

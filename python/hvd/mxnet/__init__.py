@@ -10,14 +10,10 @@
 MXNet is retired: its last version, 1.9.1, runs with Python up to 3.11 and NumPy before 1.24.
 """
 
-from hvd import (
-    Compression,
-    _every_framework,
-    allgather_object,
-    broadcast_object,
-)
+from hvd import _every_framework, allgather_object, broadcast_object
 from hvd._every_framework import *  # noqa: F403
 
+from .compression import Compression
 from .ops import (
     allgather,
     allgather_async,

@@ -8,13 +8,16 @@ call must not be used until it is done.
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import mxnet as mx
 import numpy as np
 
 from hvd._collectives import Collectives
 from hvd.arrays import _Arrays
+from hvd.compression import built_in_of
 
 _COPIED = ("bool", "int8")  # types that MXNet takes from NumPy only by a copy
 
@@ -49,6 +52,16 @@ class _NdArrays(_Arrays):
         mx.base.check_call(mx.base._LIB.MXNDArrayWaitToWrite(given.handle))
         return array
 
+    def compression(self, given: Any) -> int:
+        return built_in_of(given) or 0
+
+    def rows_of(self, splits: Any) -> list[int]:
+        if isinstance(splits, mx.nd.NDArray):
+            if np.dtype(splits.dtype).kind not in "iu":
+                raise ValueError(f"splits are whole numbers, not of type {np.dtype(splits.dtype)}")
+            splits = splits.asnumpy()
+        return super().rows_of(splits)
+
     def give(self, result: np.ndarray[Any, Any]) -> mx.nd.NDArray:
         array = np.asarray(result)
         if array.size == 0 or array.dtype.name in _COPIED:
@@ -58,29 +71,43 @@ class _NdArrays(_Arrays):
 
 collectives: Collectives[Any] = Collectives(_NdArrays())
 
-allgather = collectives.allgather
-allgather_async = collectives.allgather_async
-allreduce = collectives.allreduce
-allreduce_ = collectives.allreduce_
-allreduce_async = collectives.allreduce_async
-allreduce_async_ = collectives.allreduce_async_
-alltoall = collectives.alltoall
-alltoall_async = collectives.alltoall_async
-broadcast = collectives.broadcast
-broadcast_ = collectives.broadcast_
-broadcast_async = collectives.broadcast_async
-broadcast_async_ = collectives.broadcast_async_
-grouped_allgather = collectives.grouped_allgather
-grouped_allgather_async = collectives.grouped_allgather_async
-grouped_allreduce = collectives.grouped_allreduce
-grouped_allreduce_ = collectives.grouped_allreduce_
-grouped_allreduce_async = collectives.grouped_allreduce_async
-grouped_allreduce_async_ = collectives.grouped_allreduce_async_
-grouped_reducescatter = collectives.grouped_reducescatter
-grouped_reducescatter_async = collectives.grouped_reducescatter_async
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+def _with_priority(call: Call) -> Call:
+    """Takes Horovod's ``priority``, as a keyword: calls start in the order in which they come."""
+
+    @functools.wraps(call)
+    def call_without(*arguments: Any, priority: int = 0, **options: Any) -> Any:
+        del priority
+        return call(*arguments, **options)
+
+    return cast(Call, call_without)
+
+
+allgather = _with_priority(collectives.allgather)
+allgather_async = _with_priority(collectives.allgather_async)
+allreduce = _with_priority(collectives.allreduce)
+allreduce_ = _with_priority(collectives.allreduce_)
+allreduce_async = _with_priority(collectives.allreduce_async)
+allreduce_async_ = _with_priority(collectives.allreduce_async_)
+alltoall = _with_priority(collectives.alltoall)
+alltoall_async = _with_priority(collectives.alltoall_async)
+broadcast = _with_priority(collectives.broadcast)
+broadcast_ = _with_priority(collectives.broadcast_)
+broadcast_async = _with_priority(collectives.broadcast_async)
+broadcast_async_ = _with_priority(collectives.broadcast_async_)
+grouped_allgather = _with_priority(collectives.grouped_allgather)
+grouped_allgather_async = _with_priority(collectives.grouped_allgather_async)
+grouped_allreduce = _with_priority(collectives.grouped_allreduce)
+grouped_allreduce_ = _with_priority(collectives.grouped_allreduce_)
+grouped_allreduce_async = _with_priority(collectives.grouped_allreduce_async)
+grouped_allreduce_async_ = _with_priority(collectives.grouped_allreduce_async_)
+grouped_reducescatter = _with_priority(collectives.grouped_reducescatter)
+grouped_reducescatter_async = _with_priority(collectives.grouped_reducescatter_async)
 recv = collectives.recv
 recv_async = collectives.recv_async
-reducescatter = collectives.reducescatter
-reducescatter_async = collectives.reducescatter_async
+reducescatter = _with_priority(collectives.reducescatter)
+reducescatter_async = _with_priority(collectives.reducescatter_async)
 send = collectives.send
 send_async = collectives.send_async

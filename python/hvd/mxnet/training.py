@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,13 +11,17 @@ import mxnet as mx
 from hvd._collectives import ReduceArguments
 from hvd._work import ReduceOp
 from hvd.basics import ProcessSet, global_process_set
-from hvd.compression import Compression
+from hvd.compression import compressed
 
+from .compression import Compression
 from .ops import collectives
 
 
 def broadcast_parameters(
-    params: Any, root_rank: int = 0, process_set: ProcessSet = global_process_set
+    params: Any,
+    root_rank: int = 0,
+    prefix: str | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> None:
     """Gives all ranks the root's parameters, in place.
 
@@ -25,15 +30,16 @@ def broadcast_parameters(
     Args:
         params: what ``net.collect_params()`` gives, or a dict of NDArrays.
         root_rank: a rank of the world, also with a process set.
+        prefix: of the parameters' names, for two models of one program.
 
     Raises:
-        TypeError: it is neither.
+        ValueError: it is neither.
     """
     if not hasattr(params, "items"):
-        raise TypeError(f"a dict of parameters is needed, not {type(params).__name__}")
+        raise ValueError(f"a dict of parameters is needed, not {type(params).__name__}")
     handles = []
     for name, value in sorted(params.items()):
-        name = f"parameter.{name}"
+        name = f"{prefix or ''}parameter.{name}"
         if isinstance(value, mx.nd.NDArray):
             handles.append(collectives.broadcast_async_(value, root_rank, name, process_set))
         elif value._data is not None:
@@ -63,13 +69,15 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
         optimizer: a mx.optimizer.Optimizer.
         gradient_predivide_factor: gradients are divided by it before the sum, and by the number of
             workers over it afterwards.
-        process_set: the ranks that train this model.
+        num_groups: gradients that come together are reduced in that many groups; 0: as one.
+        process_set: the ranks that train this model; the others take their own gradients.
     """
 
     def __init__(
         self,
         optimizer: mx.optimizer.Optimizer,
         gradient_predivide_factor: float = 1.0,
+        num_groups: int = 0,
         process_set: ProcessSet = global_process_set,
     ) -> None:
         if isinstance(optimizer, DistributedOptimizer):
@@ -77,8 +85,8 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
         if not isinstance(optimizer, mx.optimizer.Optimizer):
             raise TypeError(f"an optimizer of MXNet is needed, not {type(optimizer).__name__}")
         self._optimizer = optimizer
-        self._factor = gradient_predivide_factor
-        self._process_set = process_set
+        self._hvd_call = _average("optimizer", gradient_predivide_factor, process_set)
+        self._hvd_groups = num_groups
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_optimizer"], name)
@@ -86,8 +94,8 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
     def _reduce(self, index: Any, gradients: Any) -> None:
         indices = list(index) if isinstance(index, (list, tuple)) else [index]
         arrays = list(gradients) if isinstance(gradients, (list, tuple)) else [gradients]
-        call = _average(f"optimizer.{indices[0]}", self._factor, self._process_set)
-        collectives.start_allreduce_in_place(arrays, call, grouped=True).wait()
+        call = self._hvd_call._replace(name=f"optimizer.{indices[0]}")
+        _reduce(arrays, call, self._hvd_groups)
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Reduces the gradient, and changes the weight with it."""
@@ -120,8 +128,30 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
         self._optimizer.set_wd_mult(args_wd_mult)
 
 
+def _reduce(arrays: list[Any], call: ReduceArguments, groups: int) -> None:
+    """Reduces gradients in place, where this rank is a member of the set."""
+    if not arrays or not call.process_set.included():
+        return
+
+    def reduce(given: list[Any], compression: int) -> list[Any]:
+        size = -(-len(given) // (groups or 1))
+        handles = [
+            collectives.start_allreduce_in_place(
+                given[first : first + size],
+                call._replace(name=f"{call.name}.{first}", compression=compression),
+                grouped=True,
+            )
+            for first in range(0, len(given), size)
+        ]
+        return [one for handle in handles for one in handle.wait()]
+
+    for array, result in zip(arrays, compressed(call.compression, arrays, reduce)):
+        if result is not array:
+            array[:] = result
+
+
 def _average(
-    name: str, factor: float, process_set: ProcessSet, compression: int = Compression.none
+    name: str, factor: float, process_set: ProcessSet, compression: Any = Compression.none
 ) -> ReduceArguments:
     return ReduceArguments(name, ReduceOp.AVERAGE, 1.0 / factor, factor, process_set, compression)
 
@@ -132,10 +162,11 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
     Args:
         params: what ``net.collect_params()`` gives, the same on all ranks.
         optimizer, optimizer_params: as ``mx.gluon.Trainer`` takes them.
-        compression: Compression.none, .fp16 or .bf16: the type in which gradients travel.
+        compression: Compression.none, .fp16, .bf16, or a Compressor of your own.
         gradient_predivide_factor: as ``DistributedOptimizer`` takes it.
         prefix: of the gradients' names, for two trainers of one program.
-        process_set: the ranks that train this model.
+        num_groups: gradients are reduced in that many groups; 0: as one.
+        process_set: the ranks that train this model; the others take their own gradients.
     """
 
     def __init__(
@@ -143,16 +174,21 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
         params: Any,
         optimizer: Any,
         optimizer_params: Any = None,
-        compression: int = Compression.none,
+        compression: Any = Compression.none,
         gradient_predivide_factor: float = 1.0,
         prefix: str | None = None,
+        num_groups: int = 0,
         process_set: ProcessSet = global_process_set,
     ) -> None:
         if isinstance(optimizer, DistributedOptimizer):
-            raise ValueError("a DistributedTrainer reduces by itself: give it the optimizer alone")
+            warnings.warn(
+                "a DistributedTrainer reduces by itself: it takes the optimizer alone", stacklevel=2
+            )
+            optimizer = optimizer._optimizer
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
         name = f"{prefix or ''}gradients"
         self._hvd_call = _average(name, gradient_predivide_factor, process_set, compression)
+        self._hvd_groups = num_groups
 
     def _allreduce_grads(self) -> None:
         gradients = [
@@ -161,5 +197,4 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
             if parameter.grad_req != "null"
             for gradient in parameter.list_grad()
         ]
-        if gradients:
-            collectives.start_allreduce_in_place(gradients, self._hvd_call, grouped=True).wait()
+        _reduce(gradients, self._hvd_call, self._hvd_groups)
