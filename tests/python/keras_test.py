@@ -129,6 +129,154 @@ def test_wrong_arguments():
         hvd.elastic.KerasState(keras.Sequential([keras.layers.Dense(1)]))
 
 
+class Halves:
+    """A compression of a program's own."""
+
+    @staticmethod
+    def compress(tensor):
+        return tensor / 2, 2.0
+
+    @staticmethod
+    def decompress(tensor, ctx):
+        return tensor * ctx
+
+
+def moved(model, optimizer, times=1):
+    """How far steps go of which each rank has a gradient of its own: its rank and one."""
+    before = weights(model)
+    own = [np.full(one.shape, hvd.rank() + 1.0, "float32") for one in before]
+    for _ in range(times):
+        tensors = [keras.ops.convert_to_tensor(one) for one in own]
+        optimizer.apply(tensors, model.trainable_variables)
+    distances = [old - new for old, new in zip(before, weights(model))]
+    for distance in distances:
+        np.testing.assert_allclose(distance, distance.flat[0], rtol=1e-5)
+    return pytest.approx([float(distance.flat[0]) for distance in distances], rel=1e-5)
+
+
+def mean(ranks=None):
+    return np.mean([rank + 1.0 for rank in (range(hvd.size()) if ranks is None else ranks)])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"op": hvd.Sum},
+        {"gradient_predivide_factor": 2.0},
+        {"compression": hvd.Compression.fp16},
+        {"compression": Halves},
+        {"groups": 2, "sparse_as_dense": True},
+        {"num_groups": 3, "device_dense": "/cpu:0", "device_sparse": ""},
+    ],
+    ids=repr,
+)
+def test_each_way_to_reduce(options):
+    model = make_model()
+    wanted = mean() * (hvd.size() if options.get("op") == hvd.Sum else 1)
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), **options)
+    assert moved(model, optimizer) == [wanted] * 4
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_several_batches_for_a_step(average):
+    model = make_model()
+    optimizer = hvd.PartialDistributedOptimizer(
+        keras.optimizers.SGD(1.0),
+        backward_passes_per_step=2,
+        average_aggregated_gradients=average,
+        local_layers=[model.layers[0]],
+    )
+    steps = 2 if average else 4
+    own = (hvd.rank() + 1.0) / hvd.size()
+    assert moved(model, optimizer, times=4) == [steps * own] * 2 + [steps * mean()] * 2
+    with pytest.raises(ValueError, match="an optimizer that is not built yet"):
+        plain = keras.optimizers.SGD()
+        plain.build(model.trainable_variables)
+        hvd.DistributedOptimizer(plain, backward_passes_per_step=2)
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_local_variables_keep_their_gradients(scale):
+    model = make_model()
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), scale_local_gradients=scale)
+    optimizer.register_local_var(model.layers[0].kernel)
+    own = (hvd.rank() + 1.0) / (hvd.size() if scale else 1)
+    assert moved(model, optimizer) == [own] + [mean()] * 3
+    with pytest.raises(ValueError, match="local_layers are layers of Keras, not int"):
+        hvd.PartialDistributedOptimizer(keras.optimizers.SGD(), local_layers=[3])
+
+
+def test_local_variables_are_not_broadcast():
+    model = make_model(optimizer="sgd")
+    model.set_weights([np.full(one.shape, hvd.rank() + 1.0) for one in weights(model)])
+    root = hvd.size() - 1
+    local = [model.layers[0].kernel]
+    start = hvd.callbacks.BroadcastGlobalVariablesCallback(root, local_variables=local)
+    model.optimizer.learning_rate = 0.0
+    model.fit(*data(1), batch_size=ROWS, callbacks=[start], verbose=0)
+    kernel, *others = weights(model)
+    assert (kernel == hvd.rank() + 1.0).all()
+    assert all((one == root + 1.0).all() for one in others)
+
+
+def test_a_rank_outside_of_the_process_set_takes_its_own_gradients():
+    if hvd.size() < 2:
+        pytest.skip("needs two ranks")
+    members = hvd.add_process_set(range(hvd.size() - 1))
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), process_set=members)
+    wanted = mean(members.ranks) if members.included() else hvd.size()
+    assert moved(make_model(), optimizer) == [wanted] * 4
+    hvd.remove_process_set(members)
+
+
+class OwnOptimizer(keras.optimizers.SGD):
+    pass
+
+
+def test_an_optimizer_of_a_configuration_is_distributed_too(tmp_path):
+    optimizer = hvd.DistributedOptimizer(OwnOptimizer(1.0))
+    for copy in (
+        optimizer.from_config(optimizer.get_config()),
+        type(optimizer).from_config(optimizer.get_config()),
+    ):
+        assert copy.get_config() == optimizer.get_config()
+        assert moved(make_model(), copy) == [mean()] * 4
+    make_model(optimizer=optimizer).save(tmp_path / "model.keras")
+    for known in (
+        {"custom_optimizers": [OwnOptimizer]},
+        {"custom_objects": {"OwnOptimizer": OwnOptimizer}},
+    ):
+        loaded = hvd.load_model(tmp_path / "model.keras", **known)
+        assert isinstance(loaded.optimizer, OwnOptimizer)
+        assert moved(loaded, loaded.optimizer) == [mean()] * 4
+
+
+def test_slices_of_an_embedding():
+    for sparse_as_dense in (False, True):
+        optimizer = hvd.DistributedOptimizer(
+            keras.optimizers.SGD(1.0), sparse_as_dense=sparse_as_dense
+        )
+        layer = keras.layers.Embedding(9, 2, embeddings_initializer="zeros")
+        model = keras.Sequential([keras.Input((1,)), layer])
+        model.compile(loss="mse", optimizer=optimizer, jit_compile=False)
+        model.train_on_batch(np.array([[hvd.rank()]]), np.ones((1, 1, 2), "float32"))
+        wanted = np.zeros((9, 2))
+        wanted[: hvd.size()] = 1 / hvd.size()
+        np.testing.assert_allclose(weights(model)[0], wanted, rtol=1e-5)
+
+
+def test_collectives_of_values():
+    size, rank = hvd.size(), hvd.rank()
+    value = keras.ops.convert_to_tensor(np.arange(2.0 * size) + rank)
+    total = np.arange(2.0 * size) * size + sum(range(size))
+    np.testing.assert_allclose(hvd.allreduce(value, "value", average=False), total)
+    np.testing.assert_allclose(hvd.allreduce(value, prescale_factor=0.5), total / size / 2)
+    np.testing.assert_allclose(hvd.allgather(value, "rows")[2 * size * rank], rank)
+    np.testing.assert_allclose(hvd.broadcast(3.0 + rank, 0, "number"), 3.0)
+    share = hvd.reducescatter(value, "share", op=hvd.Sum)
+    np.testing.assert_allclose(share, total[2 * rank : 2 * rank + 2])
+
+
 def test_frozen_layers_and_process_sets(even_and_odd):
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), process_set=even_and_odd)
     model = make_model(optimizer=optimizer)

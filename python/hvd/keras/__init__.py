@@ -14,24 +14,18 @@ Gradients are averaged over all workers in the middle of ``fit()``, ``train_on_b
 ``optimizer.apply()``.
 """
 
-from hvd import (
-    Compression,
-    _every_framework,
-    allgather,
-    allgather_object,
-    allreduce,
-    broadcast,
-    broadcast_object,
-)
+from hvd import Compression, _every_framework, allgather_object, broadcast_object
 from hvd._every_framework import *  # noqa: F403
 
 from . import callbacks, elastic
-from .optimizer import DistributedOptimizer
+from .functions import allgather, allreduce, broadcast, reducescatter
+from .optimizer import DistributedOptimizer, PartialDistributedOptimizer
 from .variables import broadcast_global_variables, load_model
 
 __all__ = [
     "Compression",
     "DistributedOptimizer",
+    "PartialDistributedOptimizer",
     "allgather",
     "allgather_object",
     "allreduce",
@@ -41,5 +35,6 @@ __all__ = [
     "callbacks",
     "elastic",
     "load_model",
+    "reducescatter",
 ]
 __all__ += _every_framework.__all__

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -34,19 +34,33 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
     """Gives all ranks the root's variables, before the first batch if the model is built.
 
     Of a model that the first batch builds it is done after that batch.
+
+    Args:
+        root_rank: a rank of the world, also with a process set.
+        device: of Horovod's signature.
+        local_variables: of the model, which stay as they are.
+        process_set: the ranks that train this model.
     """
 
     def __init__(
-        self, root_rank: int, process_set: hvd.ProcessSet = hvd.global_process_set
+        self,
+        root_rank: int,
+        device: str = "",
+        local_variables: Sequence[Any] | None = None,
+        process_set: hvd.ProcessSet = hvd.global_process_set,
     ) -> None:
         super().__init__()
+        del device
         self.root_rank = root_rank
+        self.local_variables = list(local_variables or ())
         self.process_set = process_set
         self._is_done = False
 
     def _broadcast(self) -> None:
         if not self._is_done:
-            broadcast_global_variables(self.root_rank, self.model, self.process_set)
+            broadcast_global_variables(
+                self.root_rank, self.model, self.process_set, self.local_variables
+            )
             self._is_done = True
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -61,8 +75,11 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
 class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
     """Averages the metrics of an epoch over all ranks. Callbacks that look at them come later."""
 
-    def __init__(self, process_set: hvd.ProcessSet = hvd.global_process_set) -> None:
+    def __init__(
+        self, device: str = "", process_set: hvd.ProcessSet = hvd.global_process_set
+    ) -> None:
         super().__init__()
+        del device  # of Horovod's signature
         self.process_set = process_set
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -193,11 +210,22 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):  # type: ignore[misc
 
     Args:
         filepath: of the model, or of its weights.
-        options: those of ``keras.callbacks.ModelCheckpoint``, but ``save_best_only``.
+        monitor, verbose, mode, save_freq, options: those of ``keras.callbacks.ModelCheckpoint``,
+            but ``save_best_only``.
     """
 
-    def __init__(self, filepath: Any, monitor: str = "val_loss", **options: Any) -> None:
-        super().__init__(filepath, monitor=monitor, save_best_only=True, **options)
+    def __init__(
+        self,
+        filepath: Any,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        mode: str = "auto",
+        save_freq: Any = "epoch",
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            filepath, monitor, verbose, True, mode=mode, save_freq=save_freq, **options
+        )
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if hvd.rank() == 0:

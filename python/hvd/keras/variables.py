@@ -53,26 +53,36 @@ def set_values(variables: Sequence[Any], values: Sequence[Any]) -> None:
 
 
 def broadcast_global_variables(
-    root_rank: int, model: Any = None, process_set: hvd.ProcessSet = hvd.global_process_set
+    root_rank: int,
+    model: Any = None,
+    process_set: hvd.ProcessSet = hvd.global_process_set,
+    local_variables: Sequence[Any] = (),
 ) -> None:
-    """Gives all ranks the root's variables of a model and of its optimizer."""
+    """Gives all ranks the root's variables of a model and of its optimizer, but the local ones."""
     if model is None:
         raise ValueError("Keras 3 has no global variables: give the model, model=...")
     sync_model(model)
-    variables = variables_of(model)
+    local = {id(variable) for variable in local_variables}
+    variables = [variable for variable in variables_of(model) if id(variable) not in local]
     values = collectives.broadcast_list(
         values_of(variables), root_rank, "keras.variable", process_set
     )
     set_values(variables, values)
 
 
-def load_model(filepath: Any, custom_objects: Any = None, **options: Any) -> Any:
+def load_model(
+    filepath: Any, custom_optimizers: Any = None, custom_objects: Any = None, **options: Any
+) -> Any:
     """``keras.models.load_model()``, whose optimizer is made distributed.
 
     Args:
+        custom_optimizers: classes of optimizers that Keras does not know.
+        custom_objects: those of Keras, by their names.
         options: those of ``DistributedOptimizer()``.
     """
-    model = keras.models.load_model(filepath, custom_objects=custom_objects)
+    known = {kind.__name__: kind for kind in custom_optimizers or ()}
+    known.update(custom_objects or {})
+    model = keras.models.load_model(filepath, custom_objects=known or None)
     if getattr(model, "optimizer", None) is not None:
         DistributedOptimizer(model.optimizer, **options)
     return model
