@@ -81,6 +81,37 @@ def test_averages_and_factors(framework, dtype):
     check(framework, scaled, mean * hvd.size() * 2, dtype, 1e-2)
 
 
+def in_type(values, dtype):
+    """The values as elements of a type hold them; bfloat16, which NumPy lacks, as they are."""
+    return (
+        values
+        if dtype == "bfloat16"
+        else np.trunc(values).astype(dtype)
+        if "int" in dtype
+        else values.astype(dtype)
+    )
+
+
+@with_types("integers", "floats")
+def test_factors_are_applied_in_a_wider_type(framework, dtype):
+    size, factor = hvd.size(), 0.3
+    wide = {"float16": np.float32, "float32": np.float32}.get(dtype, np.float64)
+    values = np.arange(1, 10 * size + 1).astype(wide) % 30
+    given = framework.make(values, dtype)
+    before = in_type(values * wide(factor), dtype) * size
+    after = in_type(values * size * wide(factor), dtype)
+    own = slice(10 * hvd.rank(), 10 * (hvd.rank() + 1))
+    rtol = 1e-2 if dtype == "bfloat16" else 0
+    for options, wanted in (
+        ({"prescale_factor": factor}, before),
+        ({"postscale_factor": factor}, after),
+    ):
+        result = framework.hvd.allreduce(given, op=hvd.Sum, **options)
+        check(framework, result, wanted, dtype, rtol)
+        share = framework.hvd.reducescatter(given, op=hvd.Sum, **options)
+        check(framework, share, wanted[own], dtype, rtol)
+
+
 @with_frameworks
 def test_allreduce_of_booleans(framework):
     mine = framework.make([True, False, hvd.rank() == 0])
@@ -205,6 +236,8 @@ def test_alltoall(framework, dtype):
     mine = framework.make(np.full((2 * size, 3), hvd.rank()), dtype)
     wanted = np.repeat(np.arange(size), 2)
     check(framework, module.alltoall(mine)[:, 0], wanted, dtype)
+    nothing = framework.make(np.zeros((size, 0)), dtype)
+    check(framework, module.alltoall(nothing), np.zeros((size, 0)), dtype)
     splits = [rank + 1 for rank in range(size)]
     mine = framework.make(np.full((sum(splits), 2), hvd.rank()), dtype)
     result, received = module.alltoall(mine, splits)
