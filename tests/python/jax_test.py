@@ -115,6 +115,35 @@ def test_calls_that_are_alike_in_one_program_are_told_apart():
             assert (result == (10.0 * index + round) * hvd.size()).all()
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_is_needed_after_its_reduction_keeps_its_value(nested):
+    def program(given):
+        def both(array):
+            double = array * 2
+            again = hvd.allreduce([double, double, array], op=hvd.Sum)
+            return double, *again, double + array, array
+
+        return (jax.jit(both) if nested else both)(given)
+
+    def looped(given):
+        def step(sums, _):
+            reduced = hvd.allreduce(sums, op=hvd.Sum)
+            return reduced, sums
+
+        return jax.lax.scan(step, given, length=3)
+
+    given = jnp.asarray(of_rank((50,)))
+    own, everyone = of_rank((50,)), total((50,))
+    wanted = [2 * own, 2 * everyone, 2 * everyone, everyone, 3 * own, own]
+    for _ in range(2):
+        for found, right in zip(jax.jit(program)(given), wanted):
+            np.testing.assert_array_equal(found, right)
+        last, sums = jax.jit(looped)(given)
+        np.testing.assert_array_equal(last, everyone * hvd.size() ** 2)
+        np.testing.assert_array_equal(sums, [own, everyone, everyone * hvd.size()])
+        np.testing.assert_array_equal(given, own)
+
+
 def test_executions_that_overlap_are_told_apart():
     reduce = jax.jit(lambda array: hvd.allreduce(array, op=hvd.Sum))
     results = [reduce(jnp.full(20_000, float(index))) for index in range(200)]

@@ -15,6 +15,7 @@ import jax
 import jax.ffi
 import numpy as np
 from jax.extend.core import Primitive
+from jax.extend.mlir import ir
 from jax.interpreters import ad, batching, mlir
 
 from hvd import _core
@@ -95,6 +96,15 @@ def _calls_of(program: Any) -> _Calls:
     return found[0]
 
 
+def _is_argument(operand: Any) -> bool:
+    """Whether the program was given it, and has not computed it."""
+    block = operand.owner
+    if not isinstance(block, ir.Block):
+        return False
+    attributes = block.owner.attributes
+    return "sym_name" in attributes and attributes["sym_name"].value == "main"
+
+
 def _lowered(context: Any, *operands: Any, name: str, **parameters: Any) -> Any:
     base = _base_name(context, name)
     # A program may have several calls that are alike.
@@ -108,7 +118,10 @@ def _lowered(context: Any, *operands: Any, name: str, **parameters: Any) -> Any:
         "prescale": np.float64(parameters["prescale"]),
         "postscale": np.float64(parameters["postscale"]),
     }
-    rule = jax.ffi.ffi_lowering(_TARGET, has_side_effect=True)
+    # What the program has computed is reduced where it lies; XLA copies it if it is needed later.
+    # What it was given would always be copied, and hvd reads it as it reduces anyway.
+    in_place = {index: index for index, operand in enumerate(operands) if not _is_argument(operand)}
+    rule = jax.ffi.ffi_lowering(_TARGET, has_side_effect=True, operand_output_aliases=in_place)
     return rule(context, *operands, **attributes)
 
 
