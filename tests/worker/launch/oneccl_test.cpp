@@ -93,7 +93,7 @@ TEST_F(OneCcl, ThePageLeadsToAProgramOverIt) {
           kGenerous);
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_NE(end.out.find("    [X] CCL\n"), std::string::npos) << end.out;
-  EXPECT_NE(end.out.find("rank 3 of 4: the average is 2.5"), std::string::npos)
+  EXPECT_NE(end.out.find("rank 3 of 4: the average is 2.5, oneCCL: True"), std::string::npos)
       << end.out << end.err;
 }
 
