@@ -265,6 +265,30 @@ def test_slices_of_an_embedding():
         np.testing.assert_allclose(weights(model)[0], wanted, rtol=1e-5)
 
 
+class Commits(hvd.elastic.CommitStateCallback):
+    def commit(self):
+        self.state.commits += 1
+        super().commit()
+
+
+def test_epochs_and_commits_are_counted_however_fit_counts():
+    model = make_model(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(0.01)))
+    state = hvd.elastic.KerasState(model, epoch=0, batch=0, commits=0)
+    callbacks = [
+        hvd.elastic.UpdateBatchStateCallback(state),
+        hvd.elastic.UpdateEpochStateCallback(state),
+        Commits(state, 2),
+    ]
+    for options, epochs in (
+        ({"epochs": 2}, 2),
+        ({"epochs": 1}, 3),  # as programs for Horovod, from 0
+        ({"initial_epoch": 3, "epochs": 5}, 5),
+    ):
+        model.fit(*data(3), batch_size=ROWS, callbacks=callbacks, verbose=0, **options)
+        # After the second batch of three, and at the end of each epoch.
+        assert (state.epoch, state.batch, state.commits) == (epochs, 0, 2 * epochs)
+
+
 def test_collectives_of_values():
     size, rank = hvd.size(), hvd.rank()
     value = keras.ops.convert_to_tensor(np.arange(2.0 * size) + rank)

@@ -108,9 +108,13 @@ class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
         # After the last batch there is nothing left of the epoch to begin with: its end commits.
         if self._left <= 0 and batch + 1 != self.params.get("steps"):
             self._left = self.batches_per_commit
-            self.state.commit()
+            self.commit()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.commit()
+
+    def commit(self) -> None:
+        """Commits the state. A subclass may do more."""
         self.state.commit()
 
 
@@ -129,11 +133,23 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 class UpdateEpochStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
-    """Keeps in ``state.epoch`` how many epochs are done."""
+    """Keeps in ``state.epoch`` how many epochs are done.
+
+    ``fit()`` may count on from there (``initial_epoch=state.epoch``) or from 0, as in programs for
+    Horovod (``epochs=total - state.epoch``).
+    """
 
     def __init__(self, state: Any) -> None:
         super().__init__()
         self.state = state
+        self._before: int | None = None  # epochs that fit() does not count
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._before = None
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if self._before is None:
+            self._before = self.state.epoch - epoch
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.state.epoch = epoch + 1
+        self.state.epoch = (self._before or 0) + epoch + 1
