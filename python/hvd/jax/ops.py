@@ -16,14 +16,17 @@ from hvd._collectives import Collectives, ReduceArguments, reduce_arguments
 from hvd.arrays import _Arrays
 from hvd.basics import ProcessSet, global_process_set
 
-from .traced import allreduce_leaves, is_traced
+
+def _is_traced(value: Any) -> bool:
+    """Whether it stands for an array in a function that is traced."""
+    return isinstance(value, jax.core.Tracer)
 
 
 class _JaxArrays(_Arrays):
     """JAX's arrays, which hvd reads through NumPy's."""
 
     def read(self, given: Any) -> np.ndarray[Any, Any]:
-        if is_traced(given):
+        if _is_traced(given):
             raise TypeError(
                 "an array is needed, not one that JAX traces: of hvd's collectives only "
                 "allreduce() may be in a function under jit, grad or vmap"
@@ -58,7 +61,10 @@ send_async = _collectives.send_async
 def reduce_tree(tree: Any, call: ReduceArguments) -> Any:
     """Reduces a pytree as one group, traced or not."""
     leaves, structure = jax.tree.flatten(tree)
-    if any(is_traced(leaf) for leaf in leaves):
+    if any(_is_traced(leaf) for leaf in leaves):
+        # What it needs of JAX takes half of the time of an import of this package.
+        from .traced import allreduce_leaves
+
         reduced = allreduce_leaves(leaves, call)
     else:
         reduced = _collectives.start_allreduce(leaves, call, grouped=True).wait()

@@ -29,11 +29,6 @@ _allreduce = Primitive(_TARGET)
 _allreduce.multiple_results = True
 
 
-def is_traced(value: Any) -> bool:
-    """Whether it stands for an array in a function that is traced."""
-    return isinstance(value, jax.core.Tracer)
-
-
 def allreduce_leaves(leaves: Sequence[Any], call: ReduceArguments) -> list[Any]:
     """Reduces arrays as one group; some of them are traced."""
     return _allreduce.bind(
