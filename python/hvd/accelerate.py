@@ -30,21 +30,14 @@ from typing import Any
 import accelerate
 from accelerate.data_loader import prepare_data_loader
 
-from hvd import _every_framework
-from hvd._every_framework import *  # noqa: F403
-from hvd.torch import allgather, allgather_object, allreduce, broadcast, broadcast_object
+from hvd.torch.elastic import loop_names
 from hvd.torch.elastic import loops as elastic
+from hvd.torch.elastic.loop_names import *  # noqa: F403
 
 __all__ = [
     "Accelerator",
-    "allgather",
-    "allgather_object",
-    "allreduce",
-    "broadcast",
-    "broadcast_object",
-    "elastic",
 ]
-__all__ += _every_framework.__all__
+__all__ += loop_names.__all__
 
 
 class Accelerator(accelerate.Accelerator):  # type: ignore[misc]

@@ -35,23 +35,17 @@ import torch
 from lightning.fabric.plugins import ClusterEnvironment
 from lightning.pytorch.strategies import DDPStrategy
 
-from hvd import _every_framework, basics
-from hvd._every_framework import *  # noqa: F403
-from hvd.torch import allgather, allgather_object, allreduce, broadcast, broadcast_object
+from hvd import basics
+from hvd.torch.elastic import loop_names
 from hvd.torch.elastic import loops as elastic
+from hvd.torch.elastic.loop_names import *  # noqa: F403
 
 __all__ = [
     "CommitCallback",
     "ElasticStrategy",
-    "allgather",
-    "allgather_object",
-    "allreduce",
-    "broadcast",
-    "broadcast_object",
     "checkpoint_of",
-    "elastic",
 ]
-__all__ += _every_framework.__all__
+__all__ += loop_names.__all__
 
 _IN_MEMORY = "the last commit of hvd"  # in place of the path of a checkpoint
 
