@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from . import _core
-from ._work import Average, Handle, Kind, ReduceOp, Tensor, choose_op, start
+from ._work import Adasum, Average, Handle, Kind, ReduceOp, Sum, Tensor, choose_op, start
 from .basics import ProcessSet, global_process_set
 
 T = TypeVar("T")
@@ -102,6 +102,33 @@ def reduce_arguments(
     """Checks what a call was given. Raises ValueError: ``op`` and ``average``, or no such op."""
     return ReduceArguments(
         name, choose_op(op, average), prescale_factor, postscale_factor, process_set, compression
+    )
+
+
+def gradient_arguments(
+    name: str,
+    op: int,
+    predivide_factor: float,
+    process_set: ProcessSet,
+    compression: Any = 0,
+    *,
+    ops: Sequence[ReduceOp] = (Average, Sum, Adasum),
+) -> ReduceArguments:
+    """How an optimizer or a tape reduces gradients.
+
+    An average is divided by the factor before the sum, and by the number of ranks over it
+    afterwards.
+
+    Raises:
+        ValueError: ``op`` is none of ``ops``, or there is a factor for another one than Average.
+    """
+    if op not in ops:
+        *others, last = (one.name.capitalize() for one in ops)
+        raise ValueError(f"op is {', '.join(others)} or {last}")
+    if predivide_factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor not supported with op != Average")
+    return ReduceArguments(
+        name, ReduceOp(op), 1.0 / predivide_factor, predivide_factor, process_set, compression
     )
 
 

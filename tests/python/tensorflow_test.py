@@ -635,7 +635,7 @@ def test_wrong_arguments_of_a_tape():
     tape = tf.GradientTape()
     with pytest.raises(ValueError, match="op is Average, Sum or Adasum"):
         hvd.DistributedGradientTape(tape, op=hvd.Max)
-    with pytest.raises(ValueError, match="gradient_predivide_factor is for op Average"):
+    with pytest.raises(ValueError, match="gradient_predivide_factor not supported"):
         hvd.DistributedGradientTape(tape, op=hvd.Sum, gradient_predivide_factor=2.0)
     for groups in (-1, "two"):
         with pytest.raises(ValueError, match="a non-negative integer or a list of lists"):

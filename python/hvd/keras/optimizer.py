@@ -8,8 +8,8 @@ from typing import Any
 
 import keras
 
-from hvd._collectives import ReduceArguments
-from hvd._work import Average, ReduceOp
+from hvd._collectives import ReduceArguments, gradient_arguments
+from hvd._work import Average, Sum
 from hvd.basics import ProcessSet, global_process_set
 from hvd.compression import Compression
 
@@ -82,15 +82,11 @@ class _Distributed:
             )
 
 
-def _check(optimizer: Any, op: int, predivide: float, passes: int) -> None:
+def _check(optimizer: Any, passes: int) -> None:
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise TypeError(f"an optimizer of Keras is needed, not {type(optimizer).__name__}")
     if isinstance(optimizer, _Distributed):
         raise ValueError("this optimizer is distributed already")
-    if op not in (Average, ReduceOp.SUM):
-        raise ValueError("op is Average or Sum")
-    if predivide != 1.0 and op != Average:
-        raise ValueError("gradient_predivide_factor is for op Average")
     if passes < 1:
         raise ValueError(f"backward_passes_per_step is at least 1, not {passes}")
     if passes > 1 and optimizer.built:
@@ -145,17 +141,18 @@ def DistributedOptimizer(
     """
     del device_dense, device_sparse
     passes = backward_passes_per_step
-    _check(optimizer, op, gradient_predivide_factor, passes)
+    _check(optimizer, passes)
     reduce_of_backend()
     factor = 1.0 if average_aggregated_gradients else float(passes)  # Keras has the average
-    call = ReduceArguments(
+    call = gradient_arguments(
         name or "keras.gradients",
-        ReduceOp(op),
-        1.0 / gradient_predivide_factor,
-        gradient_predivide_factor * factor,
+        op,
+        gradient_predivide_factor,
         process_set,
         compression,
+        ops=(Average, Sum),
     )
+    call = call._replace(postscale=call.postscale * factor)
     settings = Settings(
         call,
         sparse_as_dense,

@@ -8,8 +8,8 @@ from typing import Any
 
 import mxnet as mx
 
-from hvd._collectives import ReduceArguments
-from hvd._work import ReduceOp
+from hvd._collectives import ReduceArguments, gradient_arguments
+from hvd._work import Average
 from hvd.basics import ProcessSet, global_process_set
 from hvd.compression import compressed
 
@@ -85,7 +85,9 @@ class DistributedOptimizer(mx.optimizer.Optimizer):  # type: ignore[misc]
         if not isinstance(optimizer, mx.optimizer.Optimizer):
             raise TypeError(f"an optimizer of MXNet is needed, not {type(optimizer).__name__}")
         self._optimizer = optimizer
-        self._hvd_call = _average("optimizer", gradient_predivide_factor, process_set)
+        self._hvd_call = gradient_arguments(
+            "optimizer", Average, gradient_predivide_factor, process_set, Compression.none
+        )
         self._hvd_groups = num_groups
 
     def __getattr__(self, name: str) -> Any:
@@ -150,12 +152,6 @@ def _reduce(arrays: list[Any], call: ReduceArguments, groups: int) -> None:
             array[:] = result
 
 
-def _average(
-    name: str, factor: float, process_set: ProcessSet, compression: Any = Compression.none
-) -> ReduceArguments:
-    return ReduceArguments(name, ReduceOp.AVERAGE, 1.0 / factor, factor, process_set, compression)
-
-
 class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
     """Gluon's trainer, whose gradients are the average over all ranks, reduced as one group.
 
@@ -187,7 +183,9 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
             optimizer = optimizer._optimizer
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
         name = f"{prefix or ''}gradients"
-        self._hvd_call = _average(name, gradient_predivide_factor, process_set, compression)
+        self._hvd_call = gradient_arguments(
+            name, Average, gradient_predivide_factor, process_set, compression
+        )
         self._hvd_groups = num_groups
 
     def _allreduce_grads(self) -> None:

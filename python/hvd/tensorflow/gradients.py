@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvd._collectives import ReduceArguments
-from hvd._work import Average, ReduceOp, Sum
+from hvd._collectives import ReduceArguments, gradient_arguments
+from hvd._work import Average
 from hvd.basics import ProcessSet, global_process_set, number_of
 
 from .allreduce_ops import reduce_mixed
@@ -76,12 +76,7 @@ def reduction(
     groups: Any,
 ) -> Reduction:
     """Checks the arguments of a tape. Raises ValueError."""
-    if op not in (Average, Sum, ReduceOp.ADASUM):
-        raise ValueError("op is Average, Sum or Adasum")
-    factor = gradient_predivide_factor
-    if factor != 1.0 and op != Average:
-        raise ValueError("gradient_predivide_factor is for op Average")
-    call = ReduceArguments(name, ReduceOp(op), 1.0 / factor, factor, process_set, compression)
+    call = gradient_arguments(name, op, gradient_predivide_factor, process_set, compression)
     return Reduction(call, sparse_as_dense, groups)
 
 

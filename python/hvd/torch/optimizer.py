@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from hvd._work import Adasum, Average, Sum
+from hvd._collectives import gradient_arguments
+from hvd._work import Adasum, Average
 from hvd.basics import ProcessSet, global_process_set
 
 from .adasum_steps import AdasumSteps
@@ -110,10 +111,7 @@ def DistributedOptimizer(
     Raises:
         ValueError: an argument is wrong.
     """
-    if gradient_predivide_factor != 1.0 and op != Average:
-        raise ValueError("gradient_predivide_factor not supported with op != Average")
-    if op not in (Average, Sum, Adasum):
-        raise ValueError("op is Average, Sum or Adasum")
+    gradient_arguments("", op, gradient_predivide_factor, process_set)
     if backward_passes_per_step <= 0:
         raise ValueError("backward_passes_per_step must be > 0")
     if isinstance(optimizer, WrappedOptimizer):
