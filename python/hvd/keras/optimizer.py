@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from hvd._collectives import ReduceArguments, gradient_arguments
+from hvd._collectives import gradient_arguments
 from hvd._work import Average, Sum
 from hvd.basics import ProcessSet, global_process_set
 from hvd.compression import Compression
