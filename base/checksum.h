@@ -8,7 +8,7 @@
 
 namespace hvd {
 
-// Of bytes that come piece by piece; how they are cut makes no difference. A value.
+// A checksum of bytes that come piece by piece; how they are cut makes no difference. A value.
 class Checksum {
  public:
   Checksum();

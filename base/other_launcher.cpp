@@ -15,7 +15,7 @@ constexpr std::string_view kRankVariable = "HVD_RANK";
 constexpr std::string_view kSizeVariable = "HVD_SIZE";
 constexpr std::string_view kSlurm = "Slurm";
 constexpr std::string_view kTorchrun = "torchrun";
-// Of the command line only so much is repeated.
+// So much of the command line is repeated.
 constexpr std::size_t kMostOfCommand = 300;
 
 struct Launcher {
@@ -104,7 +104,7 @@ std::optional<OtherLaunch> launched(const EnvironmentLookup& lookup, const Launc
                      run_of(lookup, launcher)};
 }
 
-// Of a launcher that hvd does not know, people set the variables by hand. One that is mistyped or
+// People set the variables by hand under a launcher that hvd does not know. One that is mistyped or
 // missing would make each process a world of its own.
 Status check_own_variables(const EnvironmentLookup& lookup) {
   for (const auto name : {kRankVariable, kSizeVariable}) {

@@ -40,7 +40,7 @@ struct ListenPorts {
 inline constexpr int kPortsOfAWorker = 2;  // for the control tree, and for data
 // The agent's, until the first worker starts, and then MASTER_PORT.
 inline constexpr int kPortsOfAHost = 1;
-// Of the rendezvous service, in addition, on hvdrun's machine. Other listeners of hvdrun come on
+// The rendezvous service has one more on hvdrun's machine. Other listeners of hvdrun come on
 // top if their port is 0 or one of the range.
 inline constexpr int kPortsOfHvdrun = 1;
 

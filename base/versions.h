@@ -20,7 +20,8 @@ struct WireVersions {
   std::uint32_t members = 0;
 };
 
-// Of this program. Defined in a file of its own, which tests replace to build another version.
+// Those of this program. Defined in a file of its own, which tests replace to build another
+// version.
 WireVersions wire_versions();
 
 }  // namespace hvd

@@ -131,7 +131,7 @@ Result<SlurmJob> parse_slurm_job(std::string_view text, const std::string& id) {
   if (job.state.empty()) {
     return Status(Code::invalid_argument, cat("Slurm does not say the state of its job ", id));
   }
-  // Of a job that waits again the times are those of its next run.
+  // A job that waits again has the times of its next run.
   job.is_requeued = has_ended(job) && scontrol_value(all, "EndTime") == "Unknown";
   job.is_batch = scontrol_value(all, "BatchFlag") == "1";
   job.may_be_requeued = scontrol_value(all, "Requeue") == "1";

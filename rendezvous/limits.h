@@ -17,7 +17,7 @@ struct ServerLimits {
   std::size_t max_total = std::size_t{1} << 30;   // bytes of keys and values, see kKeyOverhead
   std::size_t max_header = std::size_t{8} << 10;  // bytes of a request's header
   std::size_t max_connections = 20'000;
-  // Of these, connections that have proved nothing yet, or less where the process may open few
+  // Those of them that have proved nothing yet, or less where the process may open few
   // files; and how long each of them may stay (base/security/pending_handshakes.h).
   std::size_t max_strangers = 1024;
   std::chrono::milliseconds stranger_timeout{15'000};

@@ -27,7 +27,7 @@ struct Gradient {
   bool sparse = false;
   bool as_rows = false;  // sparse, and not added up in `tensor`
   std::size_t group = kNoGroup;
-  // Of this step:
+  // What is true of this step:
   int passes = 0;
   bool complete = false;  // sent, or waits for others
   bool left_out = false;  // no rank has it
@@ -74,7 +74,7 @@ class GradientList {
   std::vector<Gradient>& all() { return gradients_; }
   const std::vector<Gradient>& all() const { return gradients_; }
   GradientGroup& group(std::size_t index) { return groups_[index]; }
-  // Of the collective.
+  // The name of the collective.
   std::string full_name(const Gradient& gradient) const {
     return cat(options_.name, ".", gradient.name);
   }

@@ -24,7 +24,7 @@ std::map<std::string, MemoryEvents> memory_events(std::string_view membership,
                                                   const std::filesystem::path& root);
 // On this system.
 std::map<std::string, MemoryEvents> memory_events(std::string_view membership);
-// Of this process.
+// The events of this process's memory.
 std::map<std::string, MemoryEvents> own_memory_events();
 
 }  // namespace hvd

@@ -14,7 +14,7 @@ namespace hvd {
 
 // "32768\t60999\n", as the kernel writes it; nothing if it is not of that form.
 std::optional<PortRange> parse_ephemeral_ports(std::string_view text);
-// Of this network namespace; the kernel's default if it cannot be read.
+// The range of this network namespace; the kernel's default if it cannot be read.
 PortRange ephemeral_ports();
 // Where find_port() looks: the larger part of what is outside of `ephemeral`, above the ports that
 // services are known by. Nothing if too few are left there.

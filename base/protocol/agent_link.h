@@ -407,7 +407,7 @@ struct WorldCommitted {
   HVD_MESSAGE_FIELDS(WorldCommitted, incarnation, generation)
 };
 
-// Of an elastic job: the agent got SIGTERM, its host is about to be taken away. It works on until
+// The agent of an elastic job got SIGTERM: its host is about to be taken away. It works on until
 // it is told to end, or gets another one.
 struct HostLeaves {
   static constexpr Kind kKind = Kind::host_leaves;

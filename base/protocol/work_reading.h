@@ -39,7 +39,7 @@ struct WorkReading {
   WorldEntry entry = {};                         // of the world that it came into last
   StateSaving saving = {};
   friend bool operator==(const WorkReading&, const WorkReading&) = default;
-  // Of all collectives together.
+  // Sums over all collectives.
   std::uint64_t operations() const;
   std::uint64_t bytes() const;
   // data_loss: a collective is there twice.

@@ -176,8 +176,8 @@ struct ActivityWanted {
   HVD_MESSAGE_FIELDS(ActivityWanted)
 };
 
-// Of an elastic job: it takes no part any more although the work is not done, since it has called
-// hvd::shutdown() or ends with exit code 0 early (no reason), or since it cannot: then what was
+// A worker of an elastic job takes no part any more although the work is not done: it has called
+// hvd::shutdown() or ends with exit code 0 early (no reason), or it cannot: then what was
 // tried and what happened. Its form is the same in all versions.
 struct Left {
   static constexpr Kind kKind = Kind::left;
@@ -187,7 +187,7 @@ struct Left {
   HVD_MESSAGE_FIELDS(Left, reason, for_good)
 };
 
-// Of an elastic job: a host of the world that this worker could not reach in time.
+// A worker of an elastic job could not reach this host of its world in time.
 struct Unreachable {
   static constexpr Kind kKind = Kind::unreachable;
   static constexpr std::size_t kMaxHost = 1'000;  // bytes

@@ -6,8 +6,9 @@
 
 namespace hvd {
 
-// Of a socket that was accepted: the process that connected. Of one that has connected: the process
-// that listens, with its user at the moment when it began to. nullopt: the system does not say.
+// The process at the other end of a socket: if the socket was accepted, the one that connected, and
+// else the one that listens, with its user at the moment when it began to. nullopt: the system does
+// not say.
 std::optional<ucred> unix_peer(int socket);
 
 }  // namespace hvd

@@ -41,7 +41,7 @@ class Lease {
   LeaseTime runs_until() const { return runs_until_; }
 
  private:
-  // Of answers that the driver has not named yet only so many are remembered. A driver that names
+  // So many answers that the driver has not named yet are remembered. A driver that names
   // an older one renews nothing.
   static constexpr std::size_t kRemembered = 4096;
   struct Answer {

@@ -106,7 +106,7 @@ void Prober::hear_greeting(Run& run, std::size_t index) {
   if (attempt.received == target.greeting) end(run, index, {});
 }
 
-// Of a connection that failed; empty if the target was reached all the same.
+// The error of a connection that failed; empty if the target was reached all the same.
 std::string Prober::error_of(const Run& run, std::size_t index, int error_number) {
   if (error_number == ECONNREFUSED && run.probe.refusal_counts) return {};
   return failed(run.probe.targets[index], error_number);

@@ -26,7 +26,7 @@ std::string flag_placeholder(const Knob& setting);
 // The help text with the default value behind it, in the flag's unit and sense.
 std::string flag_help(const Knob& setting);
 
-// Of a parsed option: "LOW HIGH"; empty for a flag without a value.
+// "LOW HIGH" for a parsed option; empty for a flag without a value.
 std::string value_placeholder(const CLI::Option& option);
 
 // Shows the one-dash forms beside the long ones, and `--[no-]` for a boolean. Only for the command

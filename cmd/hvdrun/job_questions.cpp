@@ -103,7 +103,7 @@ class Question : public std::enable_shared_from_this<Question> {
   }
 
  private:
-  // Of the head of an answer, and of what its body is cut into.
+  // The most that the head of an answer may take, and the pieces that its body is cut into.
   static constexpr std::size_t kBuffer = 65'536;
 
   // The file may have been replaced by a link since it was looked at.

@@ -126,7 +126,7 @@ std::string hosts_table(const Json& status) {
   return rows.size() > 1 ? table(std::move(rows)) : std::string();
 }
 
-// Of a world whose members are not all at work yet, and of a hvdrun of an older version, nothing is
+// While not all members of a world are at work, and of a hvdrun of an older version, nothing is
 // known.
 std::string entry_seconds_text(const Json& world) {
   const auto entry = world.find("entry");

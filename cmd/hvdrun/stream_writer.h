@@ -55,7 +55,7 @@ class StreamWriter {
   StreamWriter& operator=(const StreamWriter&) = delete;
 
   void write(std::string bytes, Credit credit = {});
-  // Of a terminal: a line below all output, which is drawn when nothing else is to be written, cut
+  // A terminal's line below all output, which is drawn when nothing else is to be written, cut
   // to the width of the terminal, and wiped before what is written next. Empty: there is none. It
   // is not drawn behind the beginning of a line.
   void set_live_line(std::string text);

@@ -84,7 +84,7 @@ class AgentSession {
   void report_liveness(TimePoint now, Duration pace);
   // Kills the agent; its end is reported as always.
   void drop();
-  // Of a child of this process; else -1.
+  // The agent's, if it is a child of this process; else -1.
   pid_t pid() const;
   // The agent's report on its host, with the newest of its free ports; empty before Ready has come.
   const agent_link::Ready& ready() const;

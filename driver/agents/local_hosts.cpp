@@ -21,7 +21,7 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr std::size_t kThreads = 8;
-// Of all lookups together: those of earlier ones may still wait for a name server.
+// The most of all lookups together: those of earlier ones may still wait for a name server.
 constexpr std::size_t kMaxThreads = 64;
 constexpr std::chrono::seconds kTimeout{10};
 

@@ -33,7 +33,7 @@ struct JoinSpec {
 struct SlurmSpec {
   std::string job_id;
   std::string hvdrun_path;  // of this program, on every node
-  // Of srun, and of the agents that it starts; without variables that are secrets, and without
+  // The environment of srun and of the agents that it starts, without secrets, and without
   // those by which Slurm would change what srun is asked for.
   std::vector<std::string> environment;
   // The job's part of each node's GPUs, as --gpus of srun takes it; a node that is not here has
@@ -70,7 +70,7 @@ struct PageSpec {
 // A job whose world changes.
 struct ElasticSpec {
   std::string discovery_script;  // empty: JobSpec::hosts are the only hosts
-  // Of hosts that the script prints without a number; 0: as their agents report.
+  // Slots of hosts that the script prints without a number; 0: as their agents report.
   int slots_per_host = 0;
   std::chrono::milliseconds discovery_interval{1'000};
   std::chrono::milliseconds discovery_timeout{10'000};

@@ -7,7 +7,7 @@
 namespace hvd::driver {
 namespace {
 
-// Of a request that is no signal: a signal that comes next is another one.
+// The time of a request that is no signal: a signal that comes next is another one.
 constexpr TimePoint kLongAgo{};
 
 }  // namespace

@@ -24,8 +24,8 @@ Result<ChildProcess> spawn_in_session(const std::vector<std::string>& command,
                                       const ChildDescriptors& descriptors,
                                       const std::vector<std::string>* environment = nullptr);
 
-// Of what ChildProcess::wait() has returned: "exited with code 3", "was killed by SIGKILL (signal
-// 9)", or "ended" if nobody knows how.
+// What ChildProcess::wait() has returned, in words: "exited with code 3", "was killed by SIGKILL
+// (signal 9)", or "ended" if nobody knows how.
 std::string end_text(const Result<int>& wait_status);
 
 }  // namespace hvd::driver

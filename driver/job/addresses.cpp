@@ -108,7 +108,7 @@ std::string all_errors(const std::vector<agent_link::ProbeTarget>& targets,
   return join(parts, "; ");
 }
 
-// Of the first `count` targets.
+// Addresses of those of the first `count` targets that were reached.
 std::vector<std::string> reached_addresses(const std::vector<agent_link::ProbeTarget>& targets,
                                            const std::vector<std::string>& errors,
                                            std::size_t count) {

@@ -81,7 +81,7 @@ bool is_enough(const std::optional<ProbeAnswer>& own, const std::vector<Try>& tr
 Result<ArrivalChoice> choose_arrival(const Arrival& arrival, const ProbeAnswer& own,
                                      const std::vector<Try>& tries) {
   ArrivalChoice choice;
-  // Of this machine.
+  // The endpoint of this machine.
   std::size_t endpoint = arrival.endpoints.size();
   for (std::size_t i = arrival.endpoints.size(); i-- > 0;) {
     const bool good = i < own.errors.size() && own.errors[i].empty();
@@ -97,7 +97,7 @@ Result<ArrivalChoice> choose_arrival(const Arrival& arrival, const ProbeAnswer& 
   }
   choice.rendezvous = arrival.endpoints[endpoint];
 
-  // Of the new one. A host that could not even try has an error of its own.
+  // The address of the new host. One that could not even try has an error of its own.
   const auto targets = targets_of_others(arrival);
   const bool tried = std::any_of(tries.begin(), tries.end(), has_tried);
   choice.address = arrival.candidates.front();

@@ -29,7 +29,7 @@ class Failures {
     caused_at_ = now;
   }
   const std::optional<JobFailure>& cause() const { return cause_; }
-  // Of the job, if it ends for that cause.
+  // The job's code, if it ends for that cause.
   int exit_code() const { return exit_code_; }
   // A later failure has a cause of its own.
   void recovered() { cause_.reset(); }

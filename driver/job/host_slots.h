@@ -21,7 +21,7 @@ struct HostSlots {
   friend bool operator==(const HostSlots&, const HostSlots&) = default;
 };
 
-// Of one whose agent has found so many.
+// The slots of a host whose agent has found so many.
 inline int slots_found(const HostSlots& host, int found) {
   return host.max_slots > 0 ? std::min(found, host.max_slots) : found;
 }

@@ -14,7 +14,7 @@ namespace hvd::driver {
 
 class InitWatch {
  public:
-  // Of those that are waited for, so many are told of each time.
+  // So many of those that are waited for are named each time.
   static constexpr std::size_t kNamed = 3;
 
   // `limit` zero: the wait has no end. A limit below kFirstReport * kReportsAtLeast is told of

@@ -320,12 +320,12 @@ class Job {
     std::size_t joining = 0;
   };
   MembershipCount count_members() const;
-  // Of the workers that leave; the newcomers are those of the next world.
+  // Those of the workers that leave; the newcomers are those of the next world.
   std::vector<Incarnation> needed(const MembershipCount& now,
                                   const std::vector<Newcomer>& come) const;
   // A member that has the state and is there for sure, and is one of these.
   bool has_heir(const std::function<bool(const JobWorker&)>& among) const;
-  // Of a member that left.
+  // When a member that left has told of its commit, or never will.
   TimePoint commit_is_told_by(const JobWorker& worker,
                               const std::vector<Incarnation>& in_all_proposed) const;
   bool nobody_is_left() const;
@@ -341,7 +341,7 @@ class Job {
   void propose_last_world();
   void suspended(WorldDocument last);
   void suspended_before_a_loss();
-  // Of those that have ended in the world in force there is none in it.
+  // Without members of the world in force that have ended.
   WorldDocument plan_last_world(WorldState state);
   void on_suspension_deadline();
   void await_last_commit();
@@ -415,7 +415,7 @@ class Job {
 
   HostRoster roster_;
 
-  // Of a list of hosts.
+  // What is known only while hosts are a list.
   struct List {
     std::optional<PlanRequest> request;  // as long as there is no plan
     // Hosts that have workers, the first ones; all, if it is not known yet.
@@ -448,7 +448,7 @@ class Job {
     int stop_requests = 0;
   } outcome_;
 
-  // Of the step under way.
+  // The step under way.
   TimePoint now_{};  // in the job's own time, as all that is kept of it
   std::vector<Action> actions_;
   std::vector<std::size_t> launches_;  // decided, and said when the worlds are

@@ -126,7 +126,7 @@ void Job::stop_group(const std::string& why) {
   decide_within(kAtOnce);
 }
 
-// Of a group that has ended, by itself or because it was told to.
+// The group has ended, by itself or because it was told to.
 void Job::begin_again() {
   const Limits limits = roster_.requests().bound(group_.limits().value_or(limits_now()));
   const auto places = staff(roster_.rooms(now_), occupants(), limits).launch;

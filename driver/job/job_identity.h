@@ -8,7 +8,7 @@
 
 namespace hvd::driver {
 
-// Of a job's id: lower-case hexadecimal digits. The id is not a secret.
+// The length of a job's id, in lower-case hexadecimal digits. The id is not a secret.
 inline constexpr std::size_t kJobIdDigits = 16;
 
 struct JobIdentity {

@@ -260,7 +260,7 @@ struct ChooseAddresses {};
 // All agents have said how much room they have, and who works where is known from now on. Only of a
 // job that did not know it when it began.
 struct PlanStands {};
-// Of an elastic job: find the address by which the others reach this host. Answered by AddressFound
+// Find the address by which the others of an elastic job reach this host. Answered by AddressFound
 // or HostFailed.
 struct FindAddress {
   HostIndex host = 0;
@@ -338,9 +338,9 @@ std::string exit_text(int exit_code, int signal_number, bool core_dumped);
 // The same, and "was killed by SIGKILL (signal 9): out of memory (the memory limit of its control
 // group is 64 MiB)".
 std::string exit_text(const event::Exited& event);
-// Of many names: "a", "a and b", "a, b and c"; of more than some, the first and how many more.
+// "a", "a and b", "a, b and c"; where there are more than some, the first and how many more.
 std::string names_text(const std::vector<std::string>& names);
-// Of many numbers, in order: "0-3, 7"; after some ranges "..." and their count.
+// Numbers in order, as in "0-3, 7"; after some ranges "..." and their count.
 std::string range_text(const std::vector<int>& numbers);
 // "1 worker", "3 workers"
 std::string counted(std::size_t number, std::string_view what);

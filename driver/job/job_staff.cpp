@@ -82,7 +82,7 @@ void Job::form_first_world() {
   }
 }
 
-// Of workers that are started for it.
+// The members are workers that are started for it.
 void Job::begin_world(const std::vector<SlotPlace>& places, const std::vector<Incarnation>& gone) {
   std::vector<Newcomer> first;
   for (const auto& place : places) {

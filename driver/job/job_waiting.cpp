@@ -36,7 +36,7 @@ std::string Job::short_text() const {
              roster_.room_text(now_), roster_.drained_text(), roster_.errors_text(now_));
 }
 
-// Of a job that may begin, but still waits for the hosts that were named first.
+// The job may begin, but still waits for the hosts that were named first.
 std::string Job::begins_text(TimePoint now) const {
   const int wanted = options_.elastic.processes;
   return cat(
@@ -163,7 +163,7 @@ std::vector<std::string> Job::worker_parts(TimePoint now) const {
   std::vector<std::string> parts;
   const std::size_t live = workers_.live().size();
   const std::string left = left_text(deadlines_.state, now);
-  // Of a static job, those whose agents were not given up.
+  // In a static job, those whose agents were not given up.
   std::vector<int> ranks;
   std::vector<int> unstarted;
   TimePoint start_deadline = kNever;

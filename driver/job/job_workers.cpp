@@ -42,7 +42,7 @@ void Job::launch(const SlotPlace& place, HostIndex host, bool as_member) {
   common_cause_.launched(workers_[index].member.incarnation, {place.host, place.slot});
   workers_.move(index, WorkerState::launching);
   workers_.renew_deadline(index);
-  // Of a member the action follows when the world is known; of others when the survivors know
+  // A member's action follows when the world is known; that of others when the survivors know
   // theirs.
   if (!as_member) launches_.push_back(index);
 }

@@ -326,7 +326,7 @@ void Job::reform_at_commit() {
   for (const Incarnation leaver : now.leaving) {
     if (std::find(kept.begin(), kept.end(), leaver) == kept.end()) gone.push_back(leaver);
   }
-  // Of whom it is not known yet at which commit they left.
+  // It is not known yet at which commit these left.
   for (const auto& member : worlds_.in_force().members) {
     if (workers_.of(member.incarnation).left_at != kNever) gone.push_back(member.incarnation);
   }

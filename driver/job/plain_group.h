@@ -40,7 +40,7 @@ class PlainGroup {
     state_.limits = limits;
   }
   bool stops() const { return state_.stops; }
-  // Of the group that follows; nothing: this one was not stopped.
+  // Those of the group that follows; nothing: this one was not stopped.
   const std::optional<Limits>& limits() const { return state_.limits; }
   // It stops because one of it was lost.
   void stop_after_loss() { state_.is_lossy = true; }

@@ -30,7 +30,7 @@ struct BudgetOptions {
   FailurePolicy policy = FailurePolicy::slot;
   int restarts = 3;  // of a slot, before it rests
   std::chrono::milliseconds forget_after{60'000};
-  // Of rests. A longest one of 0: a rest has no end, as in Horovod without a range.
+  // How long rests are. A longest one of 0: a rest has no end, as in Horovod without a range.
   std::chrono::milliseconds shortest{10'000};
   std::chrono::milliseconds longest{600'000};
 };
@@ -60,13 +60,13 @@ class SlotBudget {
 
   bool rests(const std::string& host, TimePoint now) const;
   TimePoint slot_rest_ends(const std::string& host, int slot) const;
-  // Of a host that need not rest as a whole; ascending.
+  // Slots of a host that need not rest as a whole; ascending.
   std::vector<int> resting_slots(const std::string& host, TimePoint now) const;
   // That are not forgotten, the last one counted whole.
   int failures(const std::string& host, int slot) const;
   // `now` or before: it does not rest.
   TimePoint rest_ends(const std::string& host) const;
-  // Of all rests that are not over, the first; kNever if there is none that ends.
+  // The first end of all rests that are not over; kNever if there is none that ends.
   TimePoint next_end(TimePoint now) const;
 
  private:
@@ -76,7 +76,7 @@ class SlotBudget {
     double value = 0;
     TimePoint as_of{};
   };
-  // Of a slot, or of a host.
+  // The rest of a slot, or of a host.
   struct Rest {
     Count count;
     TimePoint ends{};

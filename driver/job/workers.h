@@ -83,7 +83,7 @@ class Workers {
   std::size_t unstarted() const { return unstarted_; }
 
   void set_deadline(std::size_t worker, TimePoint deadline);
-  // Of a worker that is not removed.
+  // For a worker that is not removed.
   void renew_deadline(std::size_t worker);
   TimePoint next_deadline() const;
   // A worker whose deadline is over; the deadline is taken away.

@@ -40,7 +40,7 @@ class Worlds {
     in_force_.members[rank].address = address;
   }
 
-  // Of the next generation. It counts when one of the next two has it.
+  // A world of the next generation. It counts when one of the next two has it.
   WorldDocument plan_next(WorldState state, const std::vector<Incarnation>& gone,
                           const std::vector<Newcomer>& newcomers);
   void propose(WorldDocument world);

@@ -50,7 +50,7 @@ std::string journal_line_of_abridgement(std::chrono::system_clock::time_point wa
 
 class Journal {
  public:
-  // Of lines that the file has not taken yet; the journal ends when they are more.
+  // The most bytes of lines that the file has not taken yet; beyond that the journal ends.
   static constexpr std::size_t kMaxWaiting = std::size_t{8} << 20;
   // A write that takes longer hangs.
   static constexpr std::chrono::seconds kPatience{5};

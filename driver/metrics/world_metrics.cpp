@@ -89,7 +89,7 @@ void WorldMetrics::on_entry(const event::WorldEntered& entered) {
   redone_.Increment(static_cast<double>(entered.redone));
 }
 
-// Of the members of the world in force one was lost, or has to end.
+// A member of the world in force was lost, or has to end.
 void WorldMetrics::note_disruption(const JobStep& step, const NamedByStep& named) {
   if (disruption_) return;
   const bool begins =
@@ -160,7 +160,7 @@ WorldCause WorldMetrics::cause_of_loss(const WorldDocument& world, const Job& jo
   return somebody_failed ? WorldCause::worker_lost : WorldCause::left;
 }
 
-// Of a program without hvd: all members are new.
+// All members of a program without hvd are new.
 WorldCause WorldMetrics::cause_of_restart(const WorldDocument& world, const Job& job) const {
   const WorldCause cause = cause_of_loss(world, job);
   if (cause != WorldCause::left || world.members.size() < members_.size()) return cause;

@@ -7,7 +7,7 @@
 
 namespace hvd::driver {
 
-// Of an event that `job` has handled: "host a: authenticate"; empty if it tells nothing of that.
+// "host a: authenticate" for an event that `job` has handled; empty if it tells nothing of that.
 std::string host_log_text(const Event& event, const Job& job);
 
 }  // namespace hvd::driver

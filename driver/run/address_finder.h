@@ -32,9 +32,9 @@ class AddressFinder {
   AddressFinder(const AddressFinder&) = delete;
   AddressFinder& operator=(const AddressFinder&) = delete;
 
-  // Of a static job, once.
+  // For a static job, once.
   void choose();
-  // Of an elastic job, whenever a host's agent is ready.
+  // For an elastic job, whenever a host's agent is ready.
   void find(HostIndex host);
 
   // An error if the agent of this host was not sent such a probe.

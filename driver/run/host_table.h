@@ -68,7 +68,7 @@ class HostTable {
   // it waiting.
   void report_liveness(TimePoint now, Duration pace);
 
-  // Of a host whose agent is ready.
+  // The network of a host whose agent is ready.
   HostNetwork network_of(HostIndex host) const;
   // Whether the listeners of a host with so many workers have room in the range of ports.
   Status check_ports(HostIndex host, int workers) const;

@@ -70,7 +70,7 @@ void JobRunner::perform(const action::DescribeWorker& action) {
 }
 
 void JobRunner::perform(const action::ShutDownAgent& action) {
-  // Of an agent that joined by itself somebody else waits for the end.
+  // Somebody else waits for the end of an agent that joined by itself.
   const int code = context_.spec.join ? action.exit_code : 0;
   hosts_.send(action.host, agent_link::Shutdown{static_cast<std::uint8_t>(code)});
 }

@@ -204,7 +204,7 @@ class Reader {
     if (field.empty()) field = value;
   }
 
-  // Of the keywords without effect, those that change which host is reached, how its key is
+  // Warns of keywords without effect that would change which host is reached, how its key is
   // checked, or which key is offered. Others, such as ControlMaster, mean nothing to a launcher.
   void warn_if_unsupported(const std::string& key, const std::string& value) const {
     static constexpr std::array<std::string_view, 8> kNames{"BindInterface",

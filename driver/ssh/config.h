@@ -55,7 +55,7 @@ struct ConfigQuery {
   std::string home;        // of this process's user: for "~"
   // Whether the command of Match exec succeeds; an error ends the reading.
   std::function<Result<bool>(const std::string& command)> run_command = {};
-  // Of a part that has no effect, with its file and line.
+  // A part that has no effect, with its file and line.
   std::function<void(const std::string& text)> warn = {};
 };
 

@@ -24,7 +24,7 @@ constexpr const char* kTemporary = "/tmp";
 constexpr std::string_view kTemporaryName = "hvd-";
 constexpr std::string_view kEnding = ".sock";
 
-// Of a file of this kind, S_IFDIR for example; nullopt: there is something else, such as a link.
+// The owner of a file of this kind, such as S_IFDIR; nullopt: something else is there, or a link.
 std::optional<uid_t> owner_of(const std::string& path, mode_t kind) {
   struct stat about {};
   if (::lstat(path.c_str(), &about) != 0 || (about.st_mode & S_IFMT) != kind) return std::nullopt;

@@ -16,7 +16,7 @@ namespace hvd::driver {
 // The directory of this user; made if it is missing. failed_precondition: it is a link, somebody
 // else's, or open to others.
 Result<std::string> job_socket_directory();
-// Of a job with this id, in `directory`.
+// The socket of a job with this id, in `directory`.
 std::string job_socket_path(const std::string& directory, const std::string& job_id);
 
 struct JobSocket {

@@ -51,7 +51,7 @@ Json totals_of(const WorkWatch& work) {
   return all;
 }
 
-// Of the whole job: the ranks take the same steps, and their bytes add up.
+// The work of the whole job: the ranks take the same steps, and their bytes add up.
 Json work_of(const Job& job, const WorkWatch& work, TimePoint now) {
   double steps = 0;
   double bytes = 0;
@@ -80,7 +80,7 @@ Json status_of(const Job& job, HostIndex index) {
   return status;
 }
 
-// Of the member that needed the longest to come into the world.
+// The times of the member that needed the longest to come into the world.
 Json entry_of(const Job& job, const std::optional<event::WorldEntered>& entered) {
   if (!entered) return {};
   const auto seconds = [](Duration time) { return std::chrono::duration<double>(time).count(); };

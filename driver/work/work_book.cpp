@@ -13,7 +13,7 @@ void add_to(WorkBook::Totals& totals, const WorkReading& reading) {
   }
 }
 
-// Of a kind that is missing there are none.
+// A kind that is missing has done no work.
 CollectiveWork work_of(const WorkReading& reading, Collective kind) {
   for (const auto& work : reading.collectives) {
     if (work.kind == kind) return work;

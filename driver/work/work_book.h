@@ -51,7 +51,7 @@ class WorkBook {
     std::uint64_t bytes = 0;
   };
   using Totals = std::array<Total, kCollectives>;  // by Collective
-  // Of all workers that the job ever had.
+  // Totals over all workers that the job ever had.
   Totals totals() const;
 
  private:

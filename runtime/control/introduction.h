@@ -26,7 +26,7 @@ struct Introduction {
   CpuOperations cpu_operations = CpuOperations::gloo;
 
   std::string encode() const;
-  // Of one that is of another version than ours, nothing but the version and the build. data_loss:
+  // If it is of another version than ours, nothing but the version and the build. data_loss:
   // it is not one; the error names the rank.
   static Result<Introduction> decode(std::string_view bytes, int rank);
 };

@@ -106,7 +106,7 @@ class Tracing {
   Recorder& recorder_;
   std::function<void()> wake_;
 
-  // Of the control loop.
+  // What the control loop uses.
   State state_ = State::off;
   std::uint64_t session_ = 0;
   ClockOffset clock_;

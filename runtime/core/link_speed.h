@@ -23,7 +23,7 @@ class LinkMeter {
  public:
   // Transfers that are shorter tell more of the latency than of the bandwidth.
   static constexpr std::size_t kLeastBytes = std::size_t{1} << 20;
-  // Of so many transfers the fastest counts: the others waited for something else.
+  // The fastest of so many transfers counts: the others waited for something else.
   static constexpr int kTransfers = 8;
 
   explicit LinkMeter(LinkSpeed known = {}) : speed_(known), is_fixed_(known != LinkSpeed{}) {}

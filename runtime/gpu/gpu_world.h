@@ -65,12 +65,12 @@ struct Link {
   Status refused;  // all members know that they cannot
   bool adds_float8 = false;
   std::unique_ptr<Communicator> communicator;
-  // Of those of the own host, and of those of the same place on all hosts, in the order of the
-  // hosts; null where allreduces do not go by hosts.
+  // For the ranks of the own host, and for those of the same place on all hosts, in the order of
+  // the hosts; null where allreduces do not go by hosts.
   std::unique_ptr<Communicator> inside;
   std::unique_ptr<Communicator> across;
   bool by_hosts = false;
-  // Of those inside.
+  // This rank's place among those inside.
   std::size_t local_rank = 0;
   std::size_t local_size = 1;
 

@@ -30,7 +30,7 @@ struct ReductionPlan {
   // Whether elements could travel from where they lie.
   bool as_they_are() const { return in.changes_nothing(); }
 };
-// Of all operations but adasum (ops/gpu_adasum.cpp). `ranks`: those that give something;
+// For all operations but adasum (ops/gpu_adasum.cpp). `ranks`: those that give something;
 // `adds_float8`: the library does, for all of them.
 ReductionPlan plan_reduction(const Request& request, int ranks, bool adds_float8);
 

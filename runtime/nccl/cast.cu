@@ -83,7 +83,7 @@ __device__ void cast_elements(const From* from, To* to, std::uint64_t count, dou
   }
 }
 
-// Of bytes that only move, From and To are char.
+// From and To are char for bytes that only move.
 template <typename From, typename To, typename All>
 __global__ void __launch_bounds__(kThreads) pass(const __grid_constant__ All all) {
   const Piece& piece = all.pieces[piece_of_block(all, blockIdx.x)];

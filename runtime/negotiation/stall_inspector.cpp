@@ -12,7 +12,7 @@ namespace {
 // More items than this are counted, not listed: a warning is for a person.
 constexpr std::size_t kListed = 6;
 
-// Of a rank that keeps others waiting in a world that has not failed.
+// What is said of a rank that keeps others waiting in a world that has not failed.
 constexpr std::string_view kIsUp = "its connection is up, ";
 
 // How long something has taken so far.

@@ -118,7 +118,7 @@ class TensorQueue {
   ProcessSets sets_;
   WorkMeter& meter_;
   std::size_t waiting_ = 0;  // entries that have not been taken
-  // Of the program, from 1: a new one begins when a name is used again.
+  // The program's step, from 1: a new one begins when a name is used again.
   std::uint64_t step_ = 1;
   std::unordered_map<TensorKey, Slot, TensorKeyHash, TensorKeyEqual> slots_;
   std::unordered_map<CacheId, Slot*> by_id_;  // of Slot::agreed

@@ -23,7 +23,7 @@ struct GlooOperationOptions {
   std::chrono::milliseconds timeout;  // silence of a peer in the middle of its data
   // All that a batch moves, up to which the algorithms of few steps are used; beyond it the rings,
   // or, of an allreduce between hosts, what suits their links (algorithm_choice.h).
-  // Of allreduce and reducescatter; medians in us, on two cores, few steps and ring:
+  // For allreduce and reducescatter; medians in us, on two cores, few steps and ring:
   //
   //     bytes    2 processes    4 processes
   //     4 KB       111    161    2,362  4,087
@@ -31,12 +31,12 @@ struct GlooOperationOptions {
   //     256 KB     522    491    2,064  4,183
   //     1 MB     1,887  1,357    3,459  3,351
   std::size_t few_steps_bytes = std::size_t{256} << 10;
-  // Of allgather: the output, which all send to all.
+  // For allgather, the bytes of the output, which all send to all.
   std::size_t direct_bytes = std::size_t{64} << 10;
   // Tensors of a batch that are larger are not packed, but travel from where they lie.
   std::size_t packed_bytes = std::size_t{64} << 10;
-  // Of the world's ranks, a number for each host: for Response::hierarchical, which is ignored
-  // without them.
+  // A number of its host for each of the world's ranks: for Response::hierarchical, which is
+  // ignored without them.
   std::vector<int> hosts = {};
   // The memory that the ranks of this host share, for what goes by hosts; null: they send messages.
   std::shared_ptr<ShmGroup> host = nullptr;

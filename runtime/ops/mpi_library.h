@@ -11,7 +11,7 @@ namespace hvd::runtime {
 
 class MpiLibrary final : public Library {
  public:
-  // Of this process as `rank` of `size`. `wants_threads`: MPI must be there for several threads.
+  // This process is `rank` of `size`. `wants_threads`: MPI must be there for several threads.
   MpiLibrary(const mpi::Module& module, int rank, int size, bool wants_threads)
       : module_(module), rank_(rank), size_(size), wants_threads_(wants_threads) {}
 

@@ -64,7 +64,7 @@ class ScatterList {
   std::size_t size_ = 0;
 };
 
-// Of all of them.
+// The number of elements in all of them.
 template <typename Pointer>
 std::size_t count_from(const std::vector<ScatterList<Pointer>>& lists, std::size_t begin,
                        std::size_t most) {

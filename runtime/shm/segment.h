@@ -20,7 +20,7 @@
 
 namespace hvd::runtime {
 
-// Of this machine.
+// The size of a page of this machine.
 std::size_t page_bytes();
 // So many bytes, rounded up to whole pages.
 std::size_t whole_pages(std::size_t bytes);

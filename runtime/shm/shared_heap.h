@@ -48,7 +48,7 @@ class SharedHeap {
     std::size_t offset = 0;
     std::size_t size = 0;
   };
-  // Of so many bytes, in whole pages, that is neither free any more nor allocated yet.
+  // A range of so many bytes, in whole pages, that is neither free any more nor allocated yet.
   Result<Range> take_range(std::size_t bytes);
   // Under the mutex.
   Status open();

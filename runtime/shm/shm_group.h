@@ -74,7 +74,7 @@ class ShmGroup {
 
  private:
   friend class ShmCollective;
-  // Of a set in the memory; looked for when it is first needed.
+  // The place of a set in the memory; looked for when it is first needed.
   struct Place {
     std::size_t here = 0;  // of its ranks
     bool looked_for = false;
@@ -150,7 +150,7 @@ class ShmCollective {
 
   // Before the first write: waits until no rank reads this rank's chunks any more.
   Status open();
-  // Of each chunk, in bytes. The same on all ranks, in all of the operation.
+  // The bytes of each chunk. The same on all ranks, in all of the operation.
   std::size_t capacity() const;
   // Says that the work of a step is that of so many chunks.
   void set_chunks_of_step(std::size_t chunks) { chunks_of_step_ = chunks; }

@@ -105,7 +105,7 @@ Result<Answer> receive_byte(int socket, TimePoint deadline, int interrupt) {
   return answer;
 }
 
-// Of the heap of this process, where ranks hand their heaps on and it has one.
+// The descriptor of this process's heap, where ranks hand their heaps on and it has one.
 std::vector<int> own_heap(const std::vector<LocalRank>& ranks) {
   if (ranks.size() > ShmRendezvous::kMostHeaps) return {};
   const int fd = SharedHeap::of_process().fd();

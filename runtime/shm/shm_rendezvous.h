@@ -40,7 +40,7 @@ class ShmRendezvous {
   struct Shared {
     std::optional<ShmLayout> memory;
     Status why_not;  // if there is none
-    // Of each rank, for the others to read; empty: not all of them could be had.
+    // One of each rank, for the others to read; empty: not all of them could be had.
     std::vector<UniqueFd> heaps = {};
   };
 

@@ -27,7 +27,7 @@ class TimelineText {
   static constexpr std::size_t kMaxHeld = 10'000;  // batches
   // Ranks whose readiness is shown, the last ones to be ready.
   static constexpr std::size_t kMaxShown = 64;
-  // Of a rank, for tensors whose names are used again.
+  // The most tracks of a rank, for tensors whose names are used again.
   static constexpr std::size_t kMaxTracks = 4'000;
 
   // All times are of rank 0's clock; `start` is their zero.

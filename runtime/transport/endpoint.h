@@ -22,7 +22,7 @@ struct Stripes {
 };
 
 struct Endpoint {
-  // Of messages that have ended and were not yet waited for: the rank at the other end.
+  // The rank at the other end of messages that have ended and were not yet waited for.
   std::array<std::vector<int>, 2> ended;
   // With several connections: the messages that are not in `ended` yet, in the order in which they
   // were begun. A short message may overtake a long one, which is told first nevertheless.

@@ -42,7 +42,7 @@ struct Receive {
   bool is_begun() const { return stripes && stripes->rank >= 0; }
 };
 
-// Of all links of a messenger: memory for unexpected messages, and their order.
+// Memory for unexpected messages of all links of a messenger, and their order.
 struct Unexpected {
   std::size_t bytes_left;
   std::uint64_t arrivals = 0;

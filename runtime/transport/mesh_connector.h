@@ -3,7 +3,7 @@
 // peers, ranks of another generation and ranks that are already connected are refused; at most
 // kMaxPending handshakes are under way at a time, each for a limited time.
 //
-// Of two ranks the higher one connects, for each of their connections. open() and close() belong to
+// The higher of two ranks connects, for each of their connections. open() and close() belong to
 // one thread; dial() is safe from any. The thread sleeps while there is nothing to do.
 #pragma once
 

@@ -121,7 +121,7 @@ class Messenger {
   Status receive_on(int socket, std::span<const int> from, const std::shared_ptr<Receive>& wanted);
   Status check_peer(int rank, const char* what);
   Status need(Link& link);
-  // Of the functions below, each needs mutex_, and may end in failure_.
+  // Each of the functions below needs mutex_, and may end in failure_.
   std::optional<int> take(Endpoint& endpoint, Direction direction);
   // Bytes, over the connections of the endpoint's messages.
   std::uint64_t moved_for(const Endpoint& endpoint, Direction direction) const;

@@ -218,7 +218,7 @@ int hvd_reducer_reduced(hvd_reducer reducer, size_t index, hvd_tensor* indices,
     auto rows = held.gradients.reduced(index);
     const std::lock_guard lock(held.mutex);
     auto& shown = held.shown[index];
-    // Of the same step they stay where they are. Memory of a later step may have the addresses of
+    // Those of the same step stay where they are. Memory of a later step may have the addresses of
     // an earlier one, in part.
     const auto same = [](const hvd::ConstTensorView& one, const hvd::ConstTensorView& another) {
       return one.data == another.data && one.shape == another.shape;

@@ -20,7 +20,7 @@ const Results& Work::results() {
 
 namespace {
 
-// Of collectives whose outputs lie in memory of the caller, `given`, or else of `pending`.
+// Results of collectives whose outputs lie in memory of the caller, `given`, or else of `pending`.
 Results results_of(detail::Pending& pending, const std::shared_ptr<std::vector<Result>>& given) {
   const auto parts = std::make_shared<std::vector<detail::Pending::Part>>(pending.take());
   Results results;

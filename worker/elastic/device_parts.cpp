@@ -13,7 +13,7 @@ using runtime::gpu::KeptIn;
 
 namespace {
 
-// Of each tensor in a copy: what the device's own allocator aligns to.
+// Each tensor in a copy is aligned to what the device's own allocator aligns to.
 constexpr std::size_t kAlignment = 256;
 
 std::size_t aligned(std::size_t bytes) {

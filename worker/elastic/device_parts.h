@@ -30,7 +30,7 @@ struct DeviceOptions {
   std::function<Result<std::unique_ptr<runtime::gpu::Copier>>(int device)> open = {};
 };
 
-// Of the memory that is free when the first copy is made: the rest is for what the program
+// The part of the memory that is free when the first copy is made: the rest is for what the program
 // computes.
 inline constexpr std::size_t kOnDeviceShare = 4;
 

@@ -207,7 +207,7 @@ Status read_checked(int fd, Store& store) {
   return {};
 }
 
-// Of the new file that is to take the place of the old one.
+// The name of the new file that is to take the place of the old one.
 std::string name_beside(const std::string& file) { return cat(file, ".", to_hex(random_bytes(4))); }
 
 // Whether a file can be made beside it. Nothing is left, also if this process is killed, unless the

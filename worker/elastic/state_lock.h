@@ -29,7 +29,7 @@ class StateLock {
   std::string name() const { return file_ + ".lock"; }
   // `again`: another process has removed the file meanwhile.
   Status try_to_take(bool& again);
-  // Of a lock that another process has.
+  // The error of a lock that another process has.
   Status check_owner(int fd) const;
 
   std::string file_;

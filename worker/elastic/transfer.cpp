@@ -79,7 +79,7 @@ class Chunks {
     read_what_is_here();
     return {};
   }
-  // Of the whole, on the first holder and on the receivers.
+  // The checksum of the whole, on the first holder and on the receivers.
   std::uint64_t checksum() const { return checksum_.value(); }
 
  private:

@@ -22,14 +22,14 @@ struct Introduction {
   std::string host;
   std::vector<Interface> interfaces;  // where it may be reached, the best first
   std::string wanted;                 // only these, "ib0,eth0"; empty: any
-  // Of the world, in hexadecimal digits. That of rank 0 counts, if the store has none.
+  // The world's, in hexadecimal digits. That of rank 0 counts, if the store has none.
   std::string token;
 
   std::string to_json() const;
   static Result<Introduction> from_json(std::string_view text);
 };
 
-// Of these interfaces those on which other hosts may reach this one: of `wanted` ("ib0,eth0"), in
+// Those of the interfaces on which other hosts may reach this one: of `wanted` ("ib0,eth0"), in
 // that order, if it is not empty. Else all, IPv4 before IPv6, but not loopback, link-local
 // addresses and the bridges of containers and virtual machines.
 std::vector<Interface> reachable_interfaces(const std::vector<Interface>& all,

@@ -31,7 +31,7 @@ class LauncherStore {
   virtual Result<std::vector<std::string>> gather(std::string_view value, TimePoint deadline) = 0;
 };
 
-// Of a gather() that not all of so many processes have called.
+// The error of a gather() that not all of so many processes have called.
 inline Status not_all_came(int size) {
   return {Code::deadline_exceeded,
           cat("some of the ", size,

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kGivenUpKey = "given-up";
 constexpr std::chrono::seconds kUnwatched{1};
-// Of one request, so that the thread ends soon even if it cannot be woken.
+// The limit of one request, so that the thread ends soon even if it cannot be woken.
 constexpr std::chrono::seconds kOneWait{5};
 
 }  // namespace

@@ -56,7 +56,7 @@ class MarkWriter {
 
   Next next() const { return next_; }
   CommitId id() const { return id_; }
-  // Of the key, as far as is known; 0: there is no key.
+  // The key's version, as far as is known; 0: there is no key.
   std::uint64_t version() const { return version_.value_or(0); }
 
   // The result of a read: the mark, {} without one, and its version.

@@ -25,7 +25,7 @@ class EntryTimer {
   // The last world has ended. Only the first call before the next world counts.
   void world_ended(TimePoint now);
   void left_world(TimePoint now);
-  // Of the world that is to be formed. In the first one everything begins here.
+  // A world is to be formed. In the first one everything begins here.
   void heard_of_world(TimePoint now);
   void connected(std::uint64_t generation, TimePoint now);
   // elastic::run begins to agree on the state. In the first world the program may have done
@@ -44,7 +44,7 @@ class EntryTimer {
   // of this world was in place is ignored.
   void step_ended(TimePoint at);
 
-  // Of the world that this process is in, or was in last.
+  // The times of the world that this process is in, or was in last.
   WorldEntry read() const;
 
  private:

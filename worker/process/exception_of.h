@@ -1,6 +1,6 @@
 // The border between errors as values and the exceptions of hvd/error.h.
 //
-// Of a call that failed alone (Failure::world_failed is false), the code says what it was: of
+// If a call failed alone (Failure::world_failed is false), the code says what it was: of
 // process sets not_found, permission_denied and already_exists, and nothing else has these.
 #pragma once
 

@@ -35,7 +35,7 @@ class RendezvousHighWater final : public HighWater {
   std::optional<std::uint64_t> version_;  // of the key, as far as is known
 };
 
-// Of a program that runs by itself: nothing survives it anyway.
+// The mark of a program that runs by itself: nothing survives it anyway.
 class OwnHighWater final : public HighWater {
  public:
   Result<CommitId> read() override { return id_; }

@@ -153,7 +153,7 @@ Status ProcessWorld::init_without_hvdrun() {
   return launcher_->size() == 1 ? init_alone() : init_with_others(*launcher_);
 }
 
-// Of another launcher, which says nothing while the world lasts: it ends all processes when one of
+// Another launcher says nothing while the world lasts: it ends all processes when one of
 // them has failed.
 Status ProcessWorld::init_with_others(LauncherStore& store) {
   const auto environment = process_environment();
@@ -307,7 +307,7 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
     entry_timer_.connected(document.generation, Clock::now());
   }
 
-  // Of another version than rank 0: no other process of this slot could take part either.
+  // It is of another version than rank 0: no other process of this slot could take part either.
   if (joined.code() == Code::permission_denied) {
     if (const Status told = agent_->send_left(joined.message(), true); !told.ok()) {
       HVD_LOG(warning, told.to_string());

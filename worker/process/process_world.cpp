@@ -303,7 +303,7 @@ runtime::Failure ProcessWorld::leave(runtime::World& world) {
   TimePoint until = begun + timeout;
   for (;;) {
     auto outcome = world.shutdown(until);
-    // Of a world that has failed the program has heard already.
+    // The program has heard already of a world that has failed.
     if (outcome.ok() || outcome.world_failed) return outcome;
     const auto now = Clock::now();
     const bool in_flight = !world.wait_idle(now);

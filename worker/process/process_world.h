@@ -103,7 +103,7 @@ class ProcessWorld {
   std::shared_ptr<runtime::World> world_for_collective(std::string_view call);
   bool has_dynamic_sets() const;
   Place place_for(std::string_view call);
-  // Of a worker that has no world yet, its slot on this host.
+  // For a worker that has no world yet, its slot on this host.
   int local_rank();
   // "allreduce.noname.0", then 1, ...: counted anew by each init().
   std::string next_name(const CallSeries& series);
@@ -223,7 +223,7 @@ class ProcessWorld {
   // Under both for writing, and one of them for reading; set once.
   AgentChannel* agent_ = nullptr;
 
-  // Of all worlds of this process; safe from any thread.
+  // Counts in all worlds of this process; safe from any thread.
   std::shared_ptr<runtime::WorkMeter> meter_ = std::make_shared<runtime::WorkMeter>();
   EntryTimer entry_timer_{[meter = meter_] { return meter->received(); }};
 

@@ -115,7 +115,7 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
       read_number("HVD_DETERMINISTIC", lookup, [&](double on) { config.deterministic = on != 0; }));
   HVD_RETURN_IF_ERROR(read_number("HVD_DYNAMIC_PROCESS_SETS", lookup,
                                   [&](double on) { settings.dynamic_process_sets = on != 0; }));
-  // Of processors the two are the same (runtime/ops/hierarchy.h).
+  // The two are the same for processors (runtime/ops/hierarchy.h).
   for (const auto* const name : {"HVD_HIERARCHICAL_ALLREDUCE", "HVD_TORUS_ALLREDUCE"}) {
     HVD_RETURN_IF_ERROR(read_number(name, lookup, [&](double on) {
       config.hierarchical_allreduce = config.hierarchical_allreduce.value_or(false) || on != 0;

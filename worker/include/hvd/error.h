@@ -72,7 +72,7 @@ class HVD_API ProcessSetError : public InvalidArgumentError {
   ProcessSetErrorCode code_;
 };
 
-// Of most collectives only the rank that has no room throws it: for the others it is done.
+// In most collectives only the rank that has no room throws it: for the others it is done.
 class HVD_API OutOfMemoryError : public Error {
  public:
   using Error::Error;

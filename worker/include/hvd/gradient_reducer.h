@@ -108,7 +108,7 @@ class HVD_API GradientReducer {
   // on all ranks: else synchronize() throws DisagreementError, or what the collective finds.
   void ready(std::size_t index, const TensorView& gradient,
              const std::shared_ptr<ReadyEvent>& event = {});
-  // Of add_sparse(); the rows are copied at once.
+  // For a gradient of add_sparse(); the rows are copied at once.
   void ready(std::size_t index, const SparseGradient& gradient);
   void ready(std::string_view name, const SparseGradient& gradient);
 

@@ -31,7 +31,7 @@ namespace hvd {
 
 template <typename T>
 inline constexpr bool kIsElement = false;
-// Of element types only: of others there is none.
+// There is one for element types only.
 template <typename T>
 requires kIsElement<T>
 inline constexpr DataType kDataTypeOf = DataType::uint8;
