@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from whole_jobs import assert_drawn_once, output_of, program_of
+from whole_jobs import assert_drawn_once, output_of, program_of, sizes_of, that_resizes
 
 pytest.importorskip("lightning")
 
@@ -87,8 +87,8 @@ if hvd.rank() == 0:
 """
 
 
-def said(tmp_path, *kills, **options):
-    output = output_of(PROGRAM, tmp_path, *kills, **options)
+def said(tmp_path, *kills, program=PROGRAM, **options):
+    output = output_of(program, tmp_path, *kills, **options)
     bits, generation, seen, validated = json.loads(output.splitlines()[-1])
     assert_drawn_once([[batch for _, batch in ranks] for ranks in seen], 42, 2)
     return bits, generation, seen, validated
@@ -109,6 +109,13 @@ def test_a_world_of_another_size_draws_the_samples_that_are_left(tmp_path):
     assert generation == 2
     # 16 samples by two ranks, 26 by one; 42 by one.
     assert [len(ranks) for ranks in seen] == [2] * 2 + [1] * 18
+
+
+def test_a_world_that_shrinks_and_grows_draws_the_samples_that_are_left(tmp_path):
+    program = that_resizes(PROGRAM)
+    _, generation, seen, _ = said(tmp_path, 1, 3, program=program, flags="--min-np 1")
+    assert generation == 3
+    assert sizes_of(seen) == [2, 1, 2]
 
 
 def test_the_program_of_the_page_runs_as_it_stands(tmp_path):

@@ -1,5 +1,7 @@
 # Elastic jobs of two workers whose program is a text, and the programs that pages show.
+import itertools
 import os
+import re
 import subprocess
 import sys
 
@@ -9,6 +11,29 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LIMIT = 280
 # Sums have the same bits in each run only on one thread.
 THREADS = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREADS": "1"}
+
+
+# Asks for one worker, or for two where there is one, and commits until the world has changed.
+RESIZE = """
+import subprocess, time
+from hvd.launch import hvdrun_path
+
+
+def resize(state):
+    if hvd.rank() == 0:
+        command = [hvdrun_path(), "scale", str(3 - hvd.size()), os.environ["HVD_JOB_ID"]]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    while True:
+        state.commit()
+        time.sleep(0.1)
+"""
+
+
+def that_resizes(text):
+    """The program, which resizes its world in the steps in which it would kill a worker."""
+    kill = r"if hvd.rank\(\) == .*\n *os.kill\(.*\)"
+    assert len(re.findall(kill, text)) == 1
+    return RESIZE + re.sub(kill, "resize(state)", text)
 
 
 def program_of(page):
@@ -49,6 +74,11 @@ def assert_kills_change_no_bit(text, tmp_path):
     killed, generation = weights_of(text, tmp_path, 60, 10, 25, 40)
     assert generation >= 4
     assert killed == undisturbed
+
+
+def sizes_of(steps):
+    """The sizes of the worlds, one after the other, that made steps."""
+    return [size for size, _ in itertools.groupby(len(ranks) for ranks in steps)]
 
 
 def assert_drawn_once(steps, samples, epochs):
