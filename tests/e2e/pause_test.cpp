@@ -20,7 +20,7 @@ namespace {
 
 // Longer than any limit below; what is tested is that this time passes and nothing happens.
 constexpr std::chrono::milliseconds kLongerThanAllLimits{2800};
-const Words kShortLimits{"--orphan-timeout",       "1", "--heartbeat-timeout", "0.6",
+const Words kShortLimits{"--orphan-timeout",     "1", "--heartbeat-timeout", "0.6",
                          "--collective-timeout", "2"};
 
 Words with_short_limits(const Words& more) {
