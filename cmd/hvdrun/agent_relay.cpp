@@ -18,8 +18,8 @@
 #include "cmd/hvdrun/job_setup.h"
 #include "cmd/hvdrun/join_client.h"
 #include "driver/agents/agent_process.h"
-#include "driver/core/signals.h"
 #include "driver/core/orphans.h"
+#include "driver/core/signals.h"
 
 namespace hvd::cli {
 namespace {
