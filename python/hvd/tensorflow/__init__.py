@@ -27,11 +27,7 @@ from . import elastic
 from .allreduce_ops import allreduce, grouped_allreduce
 from .compression import Compression
 from .functions import broadcast_, broadcast_global_variables, broadcast_variables
-from .gradients import (
-    DistributedGradientTape,
-    DistributedOptimizer,
-    PartialDistributedGradientTape,
-)
+from .gradients import DistributedGradientTape, PartialDistributedGradientTape
 from .ops import (
     allgather,
     allgather_async,
@@ -50,6 +46,7 @@ from .ops import (
     send,
     send_async,
 )
+from .optimizer import DistributedOptimizer
 from .places import local_rank_op, local_size_op, process_set_included_op, rank_op, size_op
 
 __all__ = [

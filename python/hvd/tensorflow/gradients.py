@@ -225,14 +225,3 @@ def PartialDistributedGradientTape(
         for variable in layer.trainable_weights:
             tape.register_local_source(variable)
     return tape
-
-
-def DistributedOptimizer(optimizer: Any, name: str | None = None, **options: Any) -> Any:
-    """``hvd.keras.DistributedOptimizer()``, which says what ``options`` there are.
-
-    Raises:
-        ImportError: Keras is older than 3.
-    """
-    from hvd.keras import optimizer as of_keras
-
-    return of_keras.DistributedOptimizer(optimizer, name, **options)
