@@ -31,6 +31,11 @@ void WorkerStarter::take_up(std::uint64_t generation, SharedBytes frame) {
 
 bool WorkerStarter::choose_master(HostIndex host, const std::string& address) {
   environment_.size = static_cast<int>(job_.workers().size());
+  return set_master(host, address);
+}
+
+// Without a free port the last one stays.
+bool WorkerStarter::set_master(HostIndex host, const std::string& address) {
   environment_.master_address = address;
   const auto port = hosts_.free_port_at(host, address);
   if (port) environment_.master_port = *port;
@@ -43,9 +48,7 @@ void WorkerStarter::update_master(const WorldDocument& world) {
   environment_.restarts = job_.restarts();
   if (std::exchange(leader_, leader.incarnation) == leader.incarnation) return;
   const HostIndex host = job_.workers()[job_.index_of(leader.incarnation)].host;
-  environment_.master_address = leader.address;
-  const auto port = hosts_.free_port_at(host, leader.address);
-  if (port) environment_.master_port = *port;
+  set_master(host, leader.address);
 }
 
 void WorkerStarter::start(HostIndex host, const WorldMember& member) {

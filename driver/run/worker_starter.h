@@ -36,6 +36,7 @@ class WorkerStarter {
   void start(HostIndex host, const WorldMember& member);
 
  private:
+  bool set_master(HostIndex host, const std::string& address);
   // The worker's Launch frame.
   std::string launch_frame(HostIndex host, const WorldMember& member, bool world_follows) const;
   HostEnvironment host_environment(HostIndex host, const WorldMember& member) const;
