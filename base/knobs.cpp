@@ -445,6 +445,8 @@ std::span<const Knob> knobs() { return kKnobs; }
 
 const Knob* find_knob_by_variable(std::string_view variable) {
   for (const Knob& knob : kKnobs) {
+    if (knob.variable == variable || knob.horovod_name == variable) return &knob;
+    if (knob.aliases.empty()) continue;
     const auto names = knob_variables(knob);
     if (std::find(names.begin(), names.end(), variable) != names.end()) return &knob;
   }
