@@ -27,7 +27,7 @@ struct Gradient {
   bool sparse = false;
   bool as_rows = false;  // sparse, and not added up in `tensor`
   std::size_t group = kNoGroup;
-  // What is true of this step:
+  // State of this step:
   int passes = 0;
   bool complete = false;  // sent, or waits for others
   bool left_out = false;  // no rank has it

@@ -32,8 +32,7 @@ class HostRoster {
 
   // ---- names ----
 
-  // The newest answer of discovery, or the list. What is known of names that may never come again
-  // is forgotten.
+  // Takes the newest answer of discovery, or the list, and forgets names that may never come again.
   void name(Found hosts, TimePoint now);
   // A host whose agent had joined by itself is named until the agent has gone.
   void joined_agent_is_gone(const std::string& host);

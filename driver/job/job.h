@@ -307,9 +307,9 @@ class Job {
                const std::vector<Newcomer>& newcomers);
   void take_into_force(WorldDocument world);
   void fall_short(std::size_t there);
-  // Though all that rests came back.
   // Counts a world because of failures, and ends the job if it has had as many as it may.
   bool reset_is_one_too_many();
+  // There is too little room, though all that rests came back.
   bool can_never_be_enough() const;
   // The state of the world in force.
   struct MembershipCount {
@@ -415,7 +415,7 @@ class Job {
 
   HostRoster roster_;
 
-  // What is known only while hosts are a list.
+  // The plan of a list of hosts.
   struct List {
     std::optional<PlanRequest> request;  // as long as there is no plan
     // Hosts that have workers, the first ones; all, if it is not known yet.

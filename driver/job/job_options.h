@@ -72,7 +72,7 @@ struct JobOptions {
   std::chrono::milliseconds close_timeout{5'000};
   // For an agent that was given up to be gone.
   std::chrono::milliseconds drop_timeout{5'000};
-  // What only a job has whose hosts and world change.
+  // Options of a job whose hosts and world change.
   ElasticOptions elastic;
 };
 

@@ -267,7 +267,7 @@ class HttpListener::Impl : public std::enable_shared_from_this<Impl> {
     beast::flat_buffer buffer_{kMaxHead + kMaxBody};
     http::request_parser<http::string_body> parser_;
     http::response<http::string_body> response_;
-    // What only a stream has:
+    // Members of a stream alone:
     asio::steady_timer idle_;
     std::shared_ptr<HttpStream> body_;
     std::string piece_;  // on its way, or about to be

@@ -106,7 +106,7 @@ class Tracing {
   Recorder& recorder_;
   std::function<void()> wake_;
 
-  // What the control loop uses.
+  // State of the control loop.
   State state_ = State::off;
   std::uint64_t session_ = 0;
   ClockOffset clock_;
