@@ -1,5 +1,14 @@
 # Everything comes from the distribution's packages; scripts/setup names each and why.
 find_package(Threads REQUIRED)
+# A wheel has OpenSSL inside libhvd.so. TensorFlow offers functions of the same names to the whole process, those of
+# BoringSSL, and an OpenSSL in a library of its own would call these.
+if(DEFINED SKBUILD)
+  find_library(HVD_OPENSSL_ARCHIVE libcrypto.a)
+  mark_as_advanced(HVD_OPENSSL_ARCHIVE)
+  if(HVD_OPENSSL_ARCHIVE)
+    set(OPENSSL_USE_STATIC_LIBS ON)
+  endif()
+endif()
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto SSL)
 find_package(Boost 1.81 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
