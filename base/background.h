@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "base/thread_group.h"
+#include "base/threads.h"
 
 namespace hvd {
 

@@ -13,8 +13,6 @@
 #include <thread>
 #include <unistd.h>
 
-#include "base/pipe.h"
-
 namespace hvd {
 namespace {
 
@@ -139,6 +137,20 @@ bool wait_for_child(pid_t child, TimePoint deadline) {
     pollfd ended{watch.get(), POLLIN, 0};
     ::poll(&ended, watch ? 1 : 0, pause);
   }
+}
+
+int UniqueFd::moved_up(int fd) {
+  const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return moved;
+}
+
+Result<Pipe> make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::from_errno("make a pipe", errno);
+  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
 }  // namespace hvd

@@ -321,14 +321,6 @@ std::string plain(double number) {
 
 std::string plain_integer(double number) { return std::to_string(std::llround(number)); }
 
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
-
 std::optional<bool> parse_boolean(std::string_view text) {
   const std::string lower = lower_case(text);
   for (const std::string_view yes : {"1", "true", "yes", "on"}) {

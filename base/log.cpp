@@ -2,16 +2,15 @@
 
 #include <array>
 #include <atomic>
-#include <cctype>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <mutex>
 #include <unistd.h>
 
-#include "base/fork_lock.h"
-#include "base/log_sink.h"
 #include "base/printable.h"
+#include "base/text.h"
+#include "base/threads.h"
 
 namespace hvd {
 namespace {
@@ -55,8 +54,7 @@ std::string time_of_day() {
 }  // namespace
 
 std::optional<LogLevel> parse_log_level(std::string_view name) {
-  std::string lower;
-  for (const char c : name) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string lower = lower_case(name);
   if (lower == "warn") lower = "warning";
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (kNames[i] == lower) return static_cast<LogLevel>(i);

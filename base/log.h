@@ -3,6 +3,7 @@
 // terminal is not logged; it goes through cmd/hvdrun. Nothing secret is ever logged.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -24,6 +25,11 @@ struct LogOptions {
 void set_log_options(LogOptions options);
 bool log_enabled(LogLevel level);
 void log_line(LogLevel level, std::string_view message);
+
+// Another way for the lines than stderr. `sink` gets each line, with its line feed, but for fatal
+// ones, after which the process ends; empty: they go to stderr. It is called by one thread at a
+// time and must neither wait nor log. Safe from any thread.
+void set_log_sink(std::function<void(std::string line)> sink);
 
 }  // namespace hvd
 

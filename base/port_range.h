@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/descriptors.h"
 #include "base/socket.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 
 namespace hvd {
 

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "base/hex.h"
 #include "base/text.h"
 
 namespace hvd {

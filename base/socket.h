@@ -3,16 +3,18 @@
 // close-on-exec; TCP ones have TCP_NODELAY, since our control messages must never wait for Nagle.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/frame.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 
 namespace hvd {
 
@@ -68,5 +70,21 @@ Status wait_for(int fd, short events, TimePoint deadline, int interrupt = -1);
 Status send_all(int fd, std::string_view bytes, TimePoint deadline);
 // The next frame. unavailable when the other side closed, deadline_exceeded, or data_loss.
 Result<Frame> receive_frame(int fd, FrameDecoder& decoder, TimePoint deadline);
+
+// The address of an abstract Unix socket: a name outside of the file system, freed with its socket.
+// It belongs to the network namespace, in which every user may connect to it: check SO_PEERCRED.
+struct AbstractAddress {
+  // As much of the name as fits counts.
+  explicit AbstractAddress(std::string_view name) {
+    address.sun_family = AF_UNIX;
+    // The zero before the name makes it an abstract one.
+    const std::size_t length = name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+    size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+
+  sockaddr_un address{};
+  socklen_t size = 0;
+};
 
 }  // namespace hvd

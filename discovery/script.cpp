@@ -23,7 +23,6 @@
 #include "base/descriptors.h"
 #include "base/machine/proc.h"
 #include "base/text.h"
-#include "base/time_text.h"
 #include "discovery/script_process.h"
 
 namespace hvd::discovery {

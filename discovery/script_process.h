@@ -11,9 +11,9 @@
 #include <string>
 #include <sys/types.h>
 
+#include "base/descriptors.h"
 #include "base/machine/child_process.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 
 namespace hvd::discovery {
 

@@ -14,13 +14,9 @@ namespace {
 
 // The state of a node in lines of sinfo, without the marks behind it ("down*", "allocated#").
 std::string state_word(std::string_view state) {
-  std::string word;
-  for (const char letter : state) {
-    const auto code = static_cast<unsigned char>(letter);
-    if (std::isalpha(code) == 0) break;
-    word += static_cast<char>(std::tolower(code));
-  }
-  return word;
+  const auto is_letter = [](unsigned char c) { return std::isalpha(c) != 0; };
+  const auto* const mark = std::find_if_not(state.begin(), state.end(), is_letter);
+  return lower_case(state.substr(0, static_cast<std::size_t>(mark - state.begin())));
 }
 
 enum class NodeState { works, drains, down };

@@ -8,13 +8,12 @@
 
 #include <boost/asio/post.hpp>
 
-#include "base/hex.h"
+#include "base/descriptors.h"
 #include "base/machine/machine.h"
 #include "base/port_range.h"
 #include "base/security/crypto.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "driver/core/end_watch.h"
 #include "driver/job/addresses.h"
 #include "driver/journal/kept_journals.h"

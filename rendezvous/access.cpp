@@ -11,10 +11,9 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/hex.h"
+#include "base/descriptors.h"
 #include "base/security/trusted_file.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 
 namespace hvd::rendezvous {
 namespace {

@@ -5,7 +5,6 @@
 #include <charconv>
 #include <optional>
 
-#include "base/hex.h"
 #include "base/text.h"
 
 namespace hvd::rendezvous {

@@ -10,9 +10,9 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/security/crypto.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "rendezvous/auth.h"
 #include "rendezvous/client.h"
 #include "rendezvous/http_head.h"

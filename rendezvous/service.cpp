@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/hex.h"
 #include "base/text.h"
 #include "rendezvous/bulk.h"
 

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "base/hex.h"
 #include "base/text.h"
 
 namespace hvd::rendezvous {

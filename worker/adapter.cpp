@@ -8,9 +8,9 @@
 #include <hvd/error.h>
 
 #include "base/checksum.h"
-#include "base/forced_unwind.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "runtime/negotiation/process_sets.h"
 #include "runtime/ops/layout.h"
 #include "worker/enqueue.h"

@@ -13,7 +13,7 @@
 #include <hvd/types.h>
 
 #include "base/clock.h"
-#include "base/forced_unwind.h"
+#include "base/threads.h"
 #include "runtime/core/arithmetic.h"
 #include "worker/gradient_list.h"
 #include "worker/process/process_world.h"

@@ -3,8 +3,8 @@
 #include <hvd/error.h>
 #include <hvd/objects.h>
 
-#include "base/forced_unwind.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "worker/process/call_name.h"
 #include "worker/process/process_world.h"
 #include "worker/submissions.h"

@@ -6,9 +6,9 @@
 #include <hvd/error.h>
 #include <hvd/handle.h>
 
-#include "base/forced_unwind.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "runtime/control/world.h"
 #include "runtime/core/request.h"
 #include "runtime/core/threads.h"

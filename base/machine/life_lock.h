@@ -7,8 +7,8 @@
 // counts how often it was taken.
 #pragma once
 
+#include "base/descriptors.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 
 namespace hvd {
 

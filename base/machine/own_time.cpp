@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "base/fork_lock.h"
+#include "base/threads.h"
 
 namespace hvd {
 namespace {

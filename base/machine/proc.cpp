@@ -10,8 +10,8 @@
 #include <memory>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 
 namespace hvd {
 namespace {

@@ -2,7 +2,6 @@
 // agent hands a Welcome on as bytes and needs neither.
 #include "base/protocol/worker_link.h"
 
-#include "base/build_id.h"
 #include "base/versions.h"
 #include "base/wire.h"
 

@@ -7,7 +7,6 @@
 #include <openssl/params.h>
 #include <openssl/rand.h>
 
-#include "base/hex.h"
 #include "base/security/random.h"
 #include "base/text.h"
 

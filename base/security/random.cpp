@@ -8,7 +8,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "base/unique_fd.h"
+#include "base/descriptors.h"
 
 namespace hvd {
 

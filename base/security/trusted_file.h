@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <vector>
 
+#include "base/descriptors.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 
 namespace hvd {
 

@@ -14,8 +14,8 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "rendezvous/auth.h"
 #include "rendezvous/client.h"
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "base/pipe.h"
+#include "base/descriptors.h"
 #include "base/socket.h"
 #include "cmd/hvd-agent/launch.h"
 #include "cmd/hvd-agent/program.h"

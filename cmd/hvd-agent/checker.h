@@ -8,8 +8,8 @@
 #include <functional>
 #include <string>
 
+#include "base/descriptors.h"
 #include "base/protocol/agent_link.h"
-#include "base/unique_fd.h"
 #include "cmd/hvd-agent/event_loop.h"
 
 namespace hvd::agent {

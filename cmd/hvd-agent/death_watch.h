@@ -8,10 +8,10 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/descriptors.h"
 #include "base/machine/life_lock.h"
 #include "base/status.h"
-#include "base/thread_group.h"
-#include "base/unique_fd.h"
+#include "base/threads.h"
 
 namespace hvd::agent {
 

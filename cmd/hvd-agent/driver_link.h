@@ -11,10 +11,10 @@
 #include <optional>
 #include <string>
 
+#include "base/descriptors.h"
 #include "base/frame.h"
 #include "base/protocol/agent_link.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 
 namespace hvd::agent {
 

@@ -7,8 +7,8 @@
 #include <unordered_map>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 
 namespace hvd::agent {
 

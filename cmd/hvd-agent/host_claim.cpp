@@ -10,10 +10,10 @@
 #include <unistd.h>
 #include <utility>
 
-#include "base/abstract_address.h"
 #include "base/log.h"
 #include "base/machine/proc.h"
 #include "base/security/unix_peer.h"
+#include "base/socket.h"
 #include "base/text.h"
 #include "cmd/hvd-agent/process_tree.h"
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "cmd/hvd-agent/event_loop.h"
 
 namespace hvd::agent {

@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 #include <utility>
 
-#include "base/hex.h"
 #include "base/machine/machine.h"
 #include "base/machine/ports.h"
 #include "base/security/random.h"

@@ -11,7 +11,6 @@
 
 #include "base/descriptors.h"
 #include "base/machine/topology.h"
-#include "base/pipe.h"
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
 

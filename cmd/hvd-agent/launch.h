@@ -7,8 +7,8 @@
 #include <sys/types.h>
 #include <vector>
 
+#include "base/descriptors.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "cmd/hvd-agent/program.h"
 
 namespace hvd::agent {

@@ -12,11 +12,11 @@
 #include <unistd.h>
 #include <utility>
 
-#include "base/build_id.h"
 #include "base/descriptors.h"
 #include "base/log.h"
 #include "base/machine/machine.h"
 #include "base/socket.h"
+#include "base/versions.h"
 #include "cmd/hvd-agent/supervisor.h"
 
 namespace hvd::agent {

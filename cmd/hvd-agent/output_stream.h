@@ -9,9 +9,9 @@
 #include <deque>
 #include <functional>
 
+#include "base/descriptors.h"
 #include "base/protocol/agent_link.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "cmd/hvd-agent/driver_link.h"
 #include "cmd/hvd-agent/event_loop.h"
 

@@ -8,9 +8,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/machine/proc.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 
 namespace hvd::agent {
 namespace {

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "cmd/hvd-agent/launch.h"
 #include "cmd/hvd-agent/lease.h"
 

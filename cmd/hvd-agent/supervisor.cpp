@@ -9,12 +9,12 @@
 #include <unistd.h>
 #include <utility>
 
-#include "base/build_id.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/machine/machine.h"
 #include "base/machine/proc.h"
 #include "base/text.h"
-#include "base/time_text.h"
+#include "base/versions.h"
 #include "cmd/hvd-agent/process_tree.h"
 
 namespace hvd::agent {

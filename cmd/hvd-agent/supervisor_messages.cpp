@@ -5,14 +5,13 @@
 #include <unistd.h>
 #include <utility>
 
-#include "base/build_id.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/machine/capacity.h"
-#include "base/machine/gpus.h"
 #include "base/machine/machine.h"
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
-#include "base/time_text.h"
+#include "base/versions.h"
 #include "cmd/hvd-agent/process_state.h"
 #include "cmd/hvd-agent/supervisor.h"
 

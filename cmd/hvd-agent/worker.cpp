@@ -11,9 +11,9 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/descriptors.h"
 #include "base/machine/proc.h"
 #include "base/machine/topology.h"
-#include "base/pipe.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "cmd/hvd-agent/host_network.h"

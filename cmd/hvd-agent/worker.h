@@ -21,11 +21,11 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/machine/out_of_memory.h"
+#include "base/descriptors.h"
+#include "base/machine/cgroup.h"
 #include "base/port_range.h"
 #include "base/protocol/agent_link.h"
 #include "base/shared_bytes.h"
-#include "base/unique_fd.h"
 #include "cmd/hvd-agent/driver_link.h"
 #include "cmd/hvd-agent/event_loop.h"
 #include "cmd/hvd-agent/output_stream.h"

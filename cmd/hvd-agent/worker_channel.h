@@ -10,11 +10,11 @@
 #include <string>
 #include <string_view>
 
+#include "base/descriptors.h"
 #include "base/frame.h"
 #include "base/protocol/worker_link.h"
 #include "base/shared_bytes.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "cmd/hvd-agent/event_loop.h"
 
 namespace hvd::agent {

@@ -9,8 +9,8 @@
 #include <vector>
 #include <yaml-cpp/yaml.h>
 
+#include "base/descriptors.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 
 namespace hvd::cli {
 namespace {

@@ -13,13 +13,12 @@
 #include <string_view>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/knobs.h"
 #include "base/log.h"
-#include "base/log_sink.h"
 #include "base/other_launcher.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "base/time_text.h"
 #include "base/wrapper.h"
 #include "cmd/hvdrun/agent_relay.h"
 #include "cmd/hvdrun/config_file.h"

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "base/time_text.h"
 
 namespace hvd::cli {
 namespace {

@@ -16,15 +16,15 @@
 #include <utility>
 #include <variant>
 
-#include "base/build_id.h"
+#include "base/clock.h"
 #include "base/machine/capacity.h"
 #include "base/machine/machine.h"
-#include "base/machine/peer_silence.h"
+#include "base/machine/own_time.h"
 #include "base/protocol/join_link.h"
 #include "base/security/munge.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "base/time_text.h"
+#include "base/versions.h"
 #include "rendezvous/standalone.h"
 
 namespace hvd::cli {

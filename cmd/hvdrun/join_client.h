@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/security/crypto.h"
 #include "base/security/tls_psk.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "cmd/hvdrun/options.h"
 
 namespace hvd::cli {

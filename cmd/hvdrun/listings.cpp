@@ -9,11 +9,11 @@
 
 #include <hvd/version.h>
 
-#include "base/build_id.h"
-#include "base/machine/gpus.h"
+#include "base/machine/capacity.h"
 #include "base/machine/topology.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "base/versions.h"
 
 namespace hvd::cli {
 namespace {

@@ -10,9 +10,9 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/descriptors.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 
 namespace hvd::cli {
 

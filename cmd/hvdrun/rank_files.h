@@ -21,7 +21,7 @@
 
 #include "base/background.h"
 #include "base/status.h"
-#include "base/thread_group.h"
+#include "base/threads.h"
 #include "cmd/hvdrun/stream_writer.h"
 
 namespace hvd::cli {

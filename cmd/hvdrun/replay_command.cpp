@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/build_id.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "driver/journal/replay.h"
 
 namespace hvd::cli {

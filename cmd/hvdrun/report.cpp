@@ -1,15 +1,14 @@
 #include "cmd/hvdrun/report.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 
-#include "base/build_id.h"
+#include "base/clock.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "base/time_text.h"
+#include "base/versions.h"
 #include "driver/job/job_io.h"
 
 namespace hvd::cli {
@@ -131,13 +130,6 @@ static std::string suspension_report(const driver::Outcome& outcome,
                                 : cat("its state is in ", printable(state_file),
                                       ", and the same command goes on from there"),
              "\n");
-}
-
-std::string duration_text(double seconds) {
-  const auto all = static_cast<long>(std::max(0.0, std::floor(seconds)));
-  const auto [hours, minutes, rest] = std::array{all / 3600, all / 60 % 60, all % 60};
-  if (hours > 0) return cat(hours, " h ", minutes, " min");
-  return minutes > 0 ? cat(minutes, " min ", rest, " s") : cat(rest, " s");
 }
 
 // How often the world of a job changed, and how many workers were lost and joined.

@@ -21,7 +21,4 @@ struct KeptOutput {
 // begin.
 std::string end_line(const driver::Outcome& outcome, bool elastic, const KeptOutput& kept);
 
-// "2 h 5 min", "2 min 4 s", "4 s"
-std::string duration_text(double seconds);
-
 }  // namespace hvd::cli

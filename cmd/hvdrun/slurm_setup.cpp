@@ -10,11 +10,11 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include "base/descriptors.h"
 #include "base/printable.h"
 #include "base/security/munge.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "cmd/hvdrun/elastic_setup.h"
 #include "cmd/hvdrun/settings_reader.h"
 #include "discovery/script.h"

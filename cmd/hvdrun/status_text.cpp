@@ -8,10 +8,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "base/text_table.h"
-#include "cmd/hvdrun/report.h"
 
 namespace hvd::cli {
 namespace {

@@ -19,9 +19,9 @@
 #include <sys/types.h>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/status.h"
-#include "base/thread_group.h"
-#include "base/unique_fd.h"
+#include "base/threads.h"
 
 namespace hvd::cli {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "cmd/hvdrun/job_questions.h"
 #include "cmd/hvdrun/status_text.h"
 

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <cstdint>
 
+#include "base/clock.h"
 #include "base/machine/machine.h"
 #include "base/text.h"
-#include "base/time_text.h"
 
 namespace hvd::driver {
 

@@ -7,9 +7,9 @@
 #include <sys/types.h>
 #include <utility>
 
+#include "base/descriptors.h"
 #include "base/machine/child_process.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "driver/core/agent_handle.h"
 
 namespace hvd::driver {

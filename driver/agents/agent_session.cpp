@@ -18,11 +18,11 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include "base/build_id.h"
 #include "base/frame.h"
 #include "base/log.h"
-#include "base/machine/gpus.h"
+#include "base/machine/capacity.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "driver/agents/agent_events.h"
 #include "driver/agents/agent_session_state.h"
 #include "driver/agents/frame_writer.h"

@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/labels.h"
 #include "base/text.h"
-#include "base/time_text.h"
 #include "driver/core/end_watch.h"
 #include "driver/core/own_timer.h"
 #include "driver/core/progress_timer.h"

@@ -12,7 +12,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-#include "base/thread_group.h"
+#include "base/threads.h"
 #include "driver/core/this_machine.h"
 
 namespace hvd::driver {

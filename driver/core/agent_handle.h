@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/unique_fd.h"
+#include "base/descriptors.h"
 
 namespace hvd::driver {
 

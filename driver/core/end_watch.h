@@ -13,7 +13,7 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "base/unique_fd.h"
+#include "base/descriptors.h"
 
 namespace hvd::driver {
 

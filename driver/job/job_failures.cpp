@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/text.h"
-#include "base/time_text.h"
 #include "driver/job/job.h"
 
 namespace hvd::driver {

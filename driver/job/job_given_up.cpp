@@ -4,8 +4,8 @@
 #include <optional>
 #include <set>
 
+#include "base/clock.h"
 #include "base/text.h"
-#include "base/time_text.h"
 #include "driver/job/job.h"
 
 namespace hvd::driver {

@@ -3,8 +3,8 @@
 #include <set>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/text.h"
-#include "base/time_text.h"
 #include "driver/job/job.h"
 
 namespace hvd::driver {

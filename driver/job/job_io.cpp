@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/text.h"
-#include "base/time_text.h"
 
 namespace hvd::driver {
 namespace {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/text.h"
-#include "base/time_text.h"
 #include "driver/job/job.h"
 
 namespace hvd::driver {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/text.h"
-#include "base/time_text.h"
 #include "driver/job/job.h"
 
 namespace hvd::driver {

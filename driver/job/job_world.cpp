@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/text.h"
-#include "base/time_text.h"
 #include "driver/job/job.h"
 
 namespace hvd::driver {

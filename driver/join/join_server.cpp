@@ -12,7 +12,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 
-#include "base/build_id.h"
 #include "base/clock.h"
 #include "base/labels.h"
 #include "base/machine/capacity.h"
@@ -21,6 +20,7 @@
 #include "base/security/pending_handshakes.h"
 #include "base/security/tls_psk.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "base/wire.h"
 #include "driver/join/health_probe.h"
 #include "driver/join/tls_tunnel.h"

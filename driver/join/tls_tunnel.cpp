@@ -16,11 +16,10 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/frame.h"
-#include "base/machine/peer_silence.h"
+#include "base/machine/own_time.h"
 #include "base/protocol/join_link.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "base/time_text.h"
 
 namespace hvd::driver::join {
 namespace {

@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/build_id.h"
+#include "base/clock.h"
 #include "base/text.h"
-#include "base/utc_time.h"
+#include "base/versions.h"
 #include "driver/journal/journal_json.h"
 
 namespace hvd::driver {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "base/background.h"
+#include "base/descriptors.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "driver/job/job_identity.h"
 #include "driver/job/job_start.h"
 

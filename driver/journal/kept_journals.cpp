@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptors.h"
 #include "base/security/private_directory.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 
 namespace hvd::driver {
 namespace {

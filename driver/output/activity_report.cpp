@@ -7,7 +7,6 @@
 #include "base/machine/proc.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "base/text_table.h"
 
 namespace hvd::driver {
 namespace {

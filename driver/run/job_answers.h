@@ -13,7 +13,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "base/unique_fd.h"
+#include "base/descriptors.h"
 #include "driver/job/job.h"
 #include "driver/output/activity_report.h"
 #include "driver/run/job_context.h"

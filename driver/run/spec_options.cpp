@@ -4,7 +4,7 @@
 #include <cstring>
 #include <set>
 
-#include "base/machine/gpus.h"
+#include "base/machine/capacity.h"
 #include "base/security/crypto.h"
 #include "base/text.h"
 #include "driver/job/heartbeats.h"

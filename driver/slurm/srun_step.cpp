@@ -11,7 +11,6 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 
 #include "base/descriptors.h"
-#include "base/pipe.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "driver/core/end_watch.h"

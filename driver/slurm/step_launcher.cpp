@@ -11,7 +11,6 @@
 #include <boost/asio/post.hpp>
 
 #include "base/clock.h"
-#include "base/hex.h"
 #include "base/security/munge.h"
 #include "base/text.h"
 #include "driver/join/join_server.h"

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/descriptors.h"
 #include "base/status.h"
-#include "base/thread_group.h"
-#include "base/unique_fd.h"
+#include "base/threads.h"
 #include "driver/ssh/deadline.h"
 #include "driver/ssh/session.h"
 

@@ -10,21 +10,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/security/trusted_file.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 
 namespace hvd::driver::ssh {
 namespace {
 
 constexpr int kMaxIncludeDepth = 16;
 constexpr std::size_t kMaxFileSize = std::size_t{4} << 20;
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
 
 // A comma-separated list in which "!x" excludes.
 bool matches_list(std::string_view text, std::string_view list) {
@@ -71,7 +65,7 @@ Result<ConfigLine> parse_line(std::string_view line) {
         argument += line[i++];
       }
     }
-    result.arguments.push_back(result.arguments.empty() ? lower(argument) : argument);
+    result.arguments.push_back(result.arguments.empty() ? lower_case(argument) : argument);
   }
   return result;
 }
@@ -153,7 +147,7 @@ class Reader {
     } else if (key == "certificatefile") {
       add(into_.certificate_files, line.arguments[1]);
     } else if (key == "identitiesonly") {
-      if (!identities_only_seen_) into_.identities_only = lower(line.arguments[1]) == "yes";
+      if (!identities_only_seen_) into_.identities_only = lower_case(line.arguments[1]) == "yes";
       identities_only_seen_ = true;
     } else if (key == "userknownhostsfile" || key == "globalknownhostsfile") {
       auto& files = key[0] == 'u' ? into_.user_known_hosts : into_.global_known_hosts;
@@ -199,7 +193,7 @@ class Reader {
 
     const auto* const found = std::find_if(kKeywords.begin(), kKeywords.end(),
                                            [&](const Keyword& k) { return k.name == key; });
-    if (found == kKeywords.end()) return warn_if_unsupported(key, lower(value));
+    if (found == kKeywords.end()) return warn_if_unsupported(key, lower_case(value));
     std::string& field = into_.*(found->field);
     if (field.empty()) field = value;
   }
@@ -216,8 +210,9 @@ class Reader {
                                                             "Tag",
                                                             "VerifyHostKeyDNS"};
     if (value == "no" || value == "none") return;
-    const auto* const found = std::find_if(
-        kNames.begin(), kNames.end(), [&](std::string_view name) { return lower(name) == key; });
+    const auto* const found =
+        std::find_if(kNames.begin(), kNames.end(),
+                     [&](std::string_view name) { return lower_case(name) == key; });
     if (found != kNames.end()) warn(cat(*found, " is not supported and has no effect"));
   }
 
@@ -247,7 +242,7 @@ class Reader {
   Status match(const std::vector<std::string>& arguments) {
     active_ = true;
     for (std::size_t i = 1; i < arguments.size(); ++i) {
-      std::string criterion = lower(arguments[i]);
+      std::string criterion = lower_case(arguments[i]);
       const bool negated = criterion.starts_with('!');
       if (negated) criterion.erase(0, 1);
       const bool is_bare = criterion == "all" || criterion == "canonical" || criterion == "final";

@@ -10,7 +10,7 @@
 
 #include "base/descriptors.h"
 #include "base/text.h"
-#include "base/thread_group.h"
+#include "base/threads.h"
 
 namespace hvd::driver::ssh {
 namespace {

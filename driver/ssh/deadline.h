@@ -10,9 +10,9 @@
 #include <span>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/machine/own_time.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 
 namespace hvd::driver::ssh {
 

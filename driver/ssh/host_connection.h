@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <vector>
 
+#include "base/descriptors.h"
 #include "base/machine/child_process.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "driver/ssh/deadline.h"
 
 namespace hvd::driver::ssh {

@@ -1,6 +1,5 @@
 #include "driver/ssh/known_hosts.h"
 
-#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <fcntl.h>
@@ -12,10 +11,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/security/crypto.h"
 #include "base/security/trusted_file.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 
 namespace hvd::driver::ssh {
 namespace {
@@ -131,8 +130,7 @@ Status check_known_hosts(const std::vector<std::string>& files) {
 }
 
 std::string known_hosts_name(std::string_view host, int port) {
-  std::string name(host);
-  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string name = lower_case(host);
   return port == 0 || port == 22 ? name : cat("[", name, "]:", port);
 }
 

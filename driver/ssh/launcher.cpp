@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "base/thread_group.h"
+#include "base/threads.h"
 #include "driver/ssh/steps.h"
 #include "driver/ssh/tunnel_multiplexer.h"
 

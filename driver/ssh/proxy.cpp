@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "base/pipe.h"
+#include "base/descriptors.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "driver/core/spawn.h"

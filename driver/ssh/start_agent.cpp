@@ -8,10 +8,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "base/build_id.h"
-#include "base/hex.h"
 #include "base/security/crypto.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "driver/core/stderr_tail.h"
 #include "driver/ssh/remote_script.h"
 #include "driver/ssh/steps.h"

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "base/unique_fd.h"
+#include "base/descriptors.h"
 #include "driver/core/stderr_tail.h"
 #include "driver/ssh/deadline.h"
 #include "driver/ssh/host_connection.h"

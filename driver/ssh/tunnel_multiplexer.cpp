@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/socket.h"
-#include "base/thread_group.h"
+#include "base/threads.h"
 #include "driver/ssh/deadline.h"
 
 namespace hvd::driver::ssh {

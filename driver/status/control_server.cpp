@@ -11,9 +11,9 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/descriptors.h"
 #include "base/security/unix_peer.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "driver/status/job_sockets.h"
 
 namespace hvd::driver {

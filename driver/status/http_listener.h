@@ -22,8 +22,8 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include "base/descriptors.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 
 namespace hvd::driver {
 

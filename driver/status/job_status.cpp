@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/utc_time.h"
+#include "base/clock.h"
 
 namespace hvd::driver {
 namespace {

@@ -10,9 +10,9 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include "base/descriptors.h"
 #include "base/security/crypto.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "driver/status/http_listener.h"
 
 namespace hvd::driver {

@@ -5,7 +5,6 @@
 
 #include <boost/beast/core/string.hpp>
 
-#include "base/hex.h"
 #include "base/text.h"
 #include "driver/status/page_files.h"
 

@@ -21,9 +21,9 @@
 #include <boost/asio/io_context.hpp>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/socket.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "driver/status/event_buffer.h"
 #include "driver/status/http_listener.h"
 #include "driver/status/page_access.h"

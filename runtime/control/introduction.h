@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/build_id.h"
 #include "base/status.h"
 #include "base/versions.h"
 #include "runtime/core/world_spec.h"

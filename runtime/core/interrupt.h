@@ -10,7 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/unique_fd.h"
+#include "base/descriptors.h"
 #include "runtime/core/failure.h"
 
 namespace hvd::runtime {

@@ -5,8 +5,8 @@
 #include <dlfcn.h>
 #include <filesystem>
 
-#include "base/build_id.h"
 #include "base/text.h"
+#include "base/versions.h"
 
 namespace hvd::runtime {
 namespace {

@@ -3,8 +3,8 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
-#include "base/build_id.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "runtime/mpi/communicator.h"
 #include "runtime/ops/mpi.h"
 

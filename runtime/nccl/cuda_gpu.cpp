@@ -9,7 +9,6 @@
 
 #include <hvd/cuda_event.h>
 
-#include "base/hex.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "runtime/gpu/capability_exchange.h"

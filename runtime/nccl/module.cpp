@@ -4,8 +4,8 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
-#include "base/build_id.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "runtime/gpu/capability_exchange.h"
 #include "runtime/nccl/cuda_copier.h"
 #include "runtime/nccl/cuda_gpu.h"

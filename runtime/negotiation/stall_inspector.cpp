@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/text.h"
-#include "base/time_text.h"
 
 namespace hvd::runtime {
 namespace {

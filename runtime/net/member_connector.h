@@ -6,11 +6,11 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/security/crypto.h"
 #include "base/security/handshake.h"
 #include "base/socket.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 
 namespace hvd::runtime {
 

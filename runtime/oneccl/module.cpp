@@ -4,8 +4,8 @@
 
 #include <oneapi/ccl.hpp>
 
-#include "base/build_id.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "runtime/oneccl/communicator.h"
 
 namespace hvd::runtime::ccl {

@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptors.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "runtime/transport/mesh.h"
 
 namespace hvd::runtime {

@@ -8,8 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "base/forced_unwind.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "runtime/ops/algorithm_choice.h"
 #include "runtime/ops/gloo_operation.h"
 #include "runtime/ops/shm_node_peers.h"

@@ -12,8 +12,8 @@
 #include <unistd.h>
 #include <utility>
 
-#include "base/fork_lock.h"
 #include "base/text.h"
+#include "base/threads.h"
 
 namespace hvd::runtime {
 namespace {

@@ -15,8 +15,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/descriptors.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 
 namespace hvd::runtime {
 

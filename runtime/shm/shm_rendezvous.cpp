@@ -8,8 +8,6 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include "base/abstract_address.h"
-#include "base/hex.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "runtime/net/member_connector.h"

@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/security/crypto.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "runtime/net/member_acceptor.h"
 #include "runtime/net/poller.h"
 #include "runtime/shm/shm_layout.h"

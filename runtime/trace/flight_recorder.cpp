@@ -8,9 +8,9 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/text.h"
-#include "base/time_text.h"
-#include "base/unique_fd.h"
 #include "runtime/trace/json_text.h"
 
 namespace hvd::runtime::trace {

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "base/hex.h"
+#include "base/text.h"
 
 namespace hvd::runtime::trace {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/descriptors.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 
 namespace hvd::runtime::trace {
 

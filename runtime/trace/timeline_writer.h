@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "base/thread_group.h"
+#include "base/threads.h"
 #include "runtime/core/world_spec.h"
 #include "runtime/trace/frames.h"
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <sys/socket.h>
 
+#include "base/descriptors.h"
 #include "base/socket.h"
-#include "base/unique_fd.h"
 #include "runtime/net/round_trip.h"
 
 namespace hvd::runtime {

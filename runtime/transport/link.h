@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptors.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "runtime/transport/endpoint.h"
 #include "runtime/transport/message_header.h"
 #include "runtime/transport/route.h"

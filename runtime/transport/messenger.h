@@ -41,8 +41,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "runtime/transport/endpoint.h"
 #include "runtime/transport/link.h"
 #include "runtime/transport/route.h"

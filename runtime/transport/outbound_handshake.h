@@ -5,10 +5,10 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/security/handshake.h"
 #include "base/socket.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 
 namespace hvd::runtime {
 

@@ -9,10 +9,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
-#include "base/utc_time.h"
 
 namespace hvd::runtime {
 namespace {

@@ -12,7 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/pipe.h"
 #include "base/security/crypto.h"
 #include "base/security/random.h"
 #include "tests/support/missing_calls.h"

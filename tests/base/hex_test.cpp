@@ -1,6 +1,6 @@
-#include "base/hex.h"
-
 #include <gtest/gtest.h>
+
+#include "base/text.h"
 
 namespace hvd {
 namespace {

@@ -1,6 +1,6 @@
-#include "base/text_table.h"
-
 #include <gtest/gtest.h>
+
+#include "base/text.h"
 
 namespace hvd {
 namespace {

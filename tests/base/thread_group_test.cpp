@@ -1,5 +1,3 @@
-#include "base/thread_group.h"
-
 #include <atomic>
 #include <csignal>
 #include <future>
@@ -8,6 +6,8 @@
 #include <pthread.h>
 #include <thread>
 #include <utility>
+
+#include "base/threads.h"
 
 namespace hvd {
 namespace {

@@ -1,6 +1,6 @@
-#include "base/time_text.h"
-
 #include <gtest/gtest.h>
+
+#include "base/clock.h"
 
 namespace hvd {
 namespace {

@@ -1,5 +1,3 @@
-#include "base/unique_fd.h"
-
 #include <cerrno>
 #include <fcntl.h>
 #include <functional>
@@ -11,8 +9,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include "base/descriptors.h"
 #include "base/machine/life_lock.h"
-#include "base/pipe.h"
 #include "base/socket.h"
 
 namespace hvd {

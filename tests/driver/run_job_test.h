@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/hex.h"
 #include "base/protocol/world_document.h"
 #include "base/security/crypto.h"
 #include "base/text.h"

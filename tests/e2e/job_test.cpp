@@ -3,7 +3,6 @@
 #include <csignal>
 #include <unistd.h>
 
-#include "base/hex.h"
 #include "base/security/crypto.h"
 #include "base/text.h"
 

@@ -2,7 +2,6 @@
 #include <fstream>
 #include <set>
 
-#include "base/hex.h"
 #include "base/security/crypto.h"
 #include "base/text.h"
 #include "tests/e2e/job_test.h"

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/socket.h"
-#include "base/unique_fd.h"
 #include "tests/support/process.h"
 
 namespace hvd::test {

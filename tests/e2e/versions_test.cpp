@@ -1,6 +1,7 @@
 // Programs that are linked with another build of hvd than the hvdrun that starts them, or than the
 // other workers of their job.
-#include "base/build_id.h"
+#include "base/versions.h"
+
 #include "base/text.h"
 #include "tests/e2e/job_test.h"
 

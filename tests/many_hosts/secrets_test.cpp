@@ -2,7 +2,6 @@
 // latter does not see the workers' environment, either.
 #include <cctype>
 
-#include "base/hex.h"
 #include "base/security/crypto.h"
 #include "base/text.h"
 #include "tests/many_hosts/many_hosts_test.h"

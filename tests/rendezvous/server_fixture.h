@@ -10,8 +10,8 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include "base/descriptors.h"
 #include "base/socket.h"
-#include "base/unique_fd.h"
 #include "rendezvous/auth.h"
 #include "rendezvous/client.h"
 #include "rendezvous/server.h"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "base/hex.h"
 #include "base/text.h"
 #include "rendezvous/client.h"
 #include "tests/support/process.h"

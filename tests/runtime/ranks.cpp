@@ -10,10 +10,10 @@
 #include <thread>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/frame.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "base/wire.h"
 
 namespace hvd::test {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/unique_fd.h"
+#include "base/descriptors.h"
 
 namespace hvd::test {
 

@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/build_id.h"
+#include "base/descriptors.h"
 #include "base/frame.h"
 #include "base/protocol/agent_link.h"
 #include "base/protocol/join_link.h"
 #include "base/security/tls_psk.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
+#include "base/versions.h"
 
 namespace hvd::test {
 namespace {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/unique_fd.h"
+#include "base/descriptors.h"
 
 namespace hvd::test {
 

@@ -5,8 +5,8 @@
 #include <poll.h>
 #include <vector>
 
+#include "base/descriptors.h"
 #include "base/machine/machine.h"
-#include "base/unique_fd.h"
 #include "tests/support/process.h"
 
 namespace hvd::test {

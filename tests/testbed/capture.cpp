@@ -16,7 +16,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/hex.h"
 #include "base/security/crypto.h"
 #include "base/text.h"
 #include "tests/testbed/network.h"

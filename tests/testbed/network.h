@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/unique_fd.h"
+#include "base/descriptors.h"
 #include "tests/testbed/plan.h"
 
 namespace hvd::test::bed {

@@ -9,7 +9,7 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "base/unique_fd.h"
+#include "base/descriptors.h"
 
 namespace hvd::test::bed {
 

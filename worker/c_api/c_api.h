@@ -19,9 +19,8 @@
 #include <hvd/tensor.h>
 #include <hvd/types.h>
 
-#include "base/forced_unwind.h"
-#include "base/fork_lock.h"
 #include "base/text.h"
+#include "base/threads.h"
 
 namespace hvd::c_api {
 

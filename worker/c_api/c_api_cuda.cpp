@@ -33,7 +33,7 @@ int fill(hvd_ready_event* event, const char* call, Make make) {
 namespace hvd::c_api {
 
 std::shared_ptr<ReadyEvent> cuda_event_of(const hvd_ready_event& event) {
-  return event.ready == is_ready ? *static_cast<Event*>(event.data) : nullptr;
+  return event.ready == ::is_ready ? *static_cast<Event*>(event.data) : nullptr;
 }
 
 }  // namespace hvd::c_api

@@ -9,8 +9,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/log.h"
-#include "base/unique_fd.h"
 #include "runtime/core/threads.h"
 
 namespace hvd::worker {

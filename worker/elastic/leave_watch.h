@@ -6,7 +6,7 @@
 #include <csignal>
 #include <thread>
 
-#include "base/unique_fd.h"
+#include "base/descriptors.h"
 #include "worker/process/agent_channel.h"
 
 namespace hvd::worker {

@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "base/thread_group.h"
+#include "base/threads.h"
 #include "worker/elastic/saved_state.h"
 
 namespace hvd::worker {

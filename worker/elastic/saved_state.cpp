@@ -10,12 +10,11 @@
 #include <unistd.h>
 
 #include "base/checksum.h"
-#include "base/hex.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/security/crypto.h"
 #include "base/security/trusted_file.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "base/wire.h"
 #include "runtime/core/threads.h"
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "base/descriptors.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 
 namespace hvd::worker {
 

@@ -12,13 +12,12 @@
 #include <unistd.h>
 #include <utility>
 
-#include "base/hex.h"
+#include "base/descriptors.h"
 #include "base/other_launcher.h"
 #include "base/printable.h"
 #include "base/security/crypto.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 
 namespace hvd::worker {
 namespace {

@@ -1,6 +1,5 @@
 #include "worker/launch/pmix_store.h"
 
-#include "base/hex.h"
 #include "base/text.h"
 
 #ifdef HVD_HAS_PMIX

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <utility>
 
-#include "base/hex.h"
 #include "base/text.h"
 #include "rendezvous/access.h"
 #include "rendezvous/client.h"

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/build_id.h"
 #include "base/log.h"
 #include "base/machine/machine.h"
 #include "base/machine/own_time.h"

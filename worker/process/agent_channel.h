@@ -18,13 +18,13 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/frame.h"
 #include "base/frame_sender.h"
 #include "base/machine/life_lock.h"
 #include "base/protocol/worker_link.h"
 #include "base/protocol/world_document.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "rendezvous/client.h"
 #include "runtime/core/world_spec.h"
 

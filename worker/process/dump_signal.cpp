@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/unique_fd.h"
+#include "base/descriptors.h"
 
 namespace hvd::worker {
 namespace {

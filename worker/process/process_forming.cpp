@@ -4,12 +4,11 @@
 #include <set>
 #include <utility>
 
-#include "base/build_id.h"
-#include "base/hex.h"
 #include "base/log.h"
 #include "base/machine/machine.h"
 #include "base/other_launcher.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "worker/launch/launched_world.h"
 #include "worker/launch/pmi_store.h"
 #include "worker/launch/pmix_store.h"

@@ -9,10 +9,10 @@
 
 #include <hvd/error.h>
 
-#include "base/fork_lock.h"
 #include "base/log.h"
 #include "base/security/crypto.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "runtime/core/threads.h"
 #include "runtime/ops/mpi_library.h"
 

@@ -9,7 +9,7 @@
 #include <sys/types.h>
 #include <thread>
 
-#include "base/thread_group.h"
+#include "base/threads.h"
 #include "runtime/control/world.h"
 
 namespace hvd::worker {

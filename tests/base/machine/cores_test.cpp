@@ -1,5 +1,3 @@
-#include "base/machine/cores.h"
-
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>

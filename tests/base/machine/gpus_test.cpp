@@ -1,8 +1,7 @@
-#include "base/machine/gpus.h"
-
 #include <fstream>
 #include <gtest/gtest.h>
 
+#include "base/machine/capacity.h"
 #include "tests/support/process.h"
 
 namespace hvd {

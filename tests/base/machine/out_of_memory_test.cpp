@@ -1,10 +1,9 @@
-#include "base/machine/out_of_memory.h"
-
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <string>
 
+#include "base/machine/cgroup.h"
 #include "tests/support/process.h"
 
 namespace hvd {

@@ -1,6 +1,6 @@
-#include "base/machine/peer_silence.h"
-
 #include <gtest/gtest.h>
+
+#include "base/machine/own_time.h"
 
 namespace hvd {
 namespace {

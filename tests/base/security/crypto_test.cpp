@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <set>
 
-#include "base/hex.h"
+#include "base/text.h"
 #include "base/wire.h"
 
 namespace hvd {

@@ -12,10 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/build_id.h"
 #include "base/machine/proc.h"
 #include "base/socket.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "tests/support/exec_arguments.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/frame.h"
 #include "base/protocol/agent_link.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "tests/support/process.h"
 
 namespace hvd::test {

@@ -10,9 +10,9 @@
 #include <unistd.h>
 #include <vector>
 
+#include "base/descriptors.h"
 #include "base/machine/proc.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "cmd/hvd-agent/reaper.h"
 #include "tests/cmd/hvd-agent/agent_under_test.h"
 

@@ -6,8 +6,8 @@
 #include <random>
 #include <unistd.h>
 
-#include "base/build_id.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "base/wire.h"
 #include "tests/cmd/hvd-agent/agent_under_test.h"
 

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "tests/support/exec_arguments.h"
 #include "tests/support/process.h"
 #include "tests/support/texts.h"

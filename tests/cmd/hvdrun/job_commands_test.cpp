@@ -15,8 +15,8 @@
 #include <thread>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "tests/support/process.h"
 #include "tests/support/texts.h"
 

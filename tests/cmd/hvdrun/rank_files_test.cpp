@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/socket.h"
-#include "base/unique_fd.h"
 #include "tests/support/missing_calls.h"
 #include "tests/support/process.h"
 

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <set>
 
-#include "base/machine/cores.h"
+#include "base/machine/capacity.h"
 #include "base/machine/topology.h"
 #include "base/text.h"
 #include "tests/support/process.h"

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
-#include "base/build_id.h"
 #include "base/protocol/agent_link.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "tests/driver/join/join_point.h"
 #include "tests/support/process.h"
 

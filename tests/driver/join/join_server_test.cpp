@@ -10,10 +10,10 @@
 #include <sys/socket.h>
 #include <thread>
 
-#include "base/build_id.h"
 #include "base/protocol/join_link.h"
 #include "base/security/tls_psk.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "cmd/hvdrun/join_client.h"
 #include "tests/driver/join/join_point.h"
 #include "tests/support/process.h"

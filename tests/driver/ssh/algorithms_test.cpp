@@ -6,8 +6,8 @@
 #include <sys/socket.h>
 #include <vector>
 
+#include "base/descriptors.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "driver/ssh/session.h"
 
 namespace hvd::driver::ssh {

@@ -19,10 +19,10 @@
 #include <thread>
 #include <utility>
 
-#include "base/build_id.h"
 #include "base/protocol/agent_link.h"
 #include "base/socket.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "driver/ssh/launcher.h"
 
 namespace hvd::test {

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <sys/utsname.h>
 
-#include "base/hex.h"
 #include "base/security/crypto.h"
 #include "base/text.h"
 #include "tests/support/process.h"

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <thread>
 
-#include "base/hex.h"
 #include "base/text.h"
 #include "tests/rendezvous/server_fixture.h"
 #include "tests/support/silent_crowd.h"

@@ -1,8 +1,7 @@
-// Stands in the place of base/versions.cpp and base/build_id.cpp: a program that is linked
-// with this file and then with libhvd is one of another build.
+// Stands in the place of base/versions.cpp: a program that is linked with this file and then with
+// libhvd is one of another build.
 #include <hvd/version.h>
 
-#include "base/build_id.h"
 #include "base/versions.h"
 
 namespace hvd {

@@ -20,10 +20,10 @@
 #include <thread>
 #include <unistd.h>
 
-#include "base/hex.h"
 #include "base/protocol/worker_link.h"
 #include "base/security/crypto.h"
 #include "base/socket.h"
+#include "base/text.h"
 
 namespace {
 

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "base/frame.h"
-#include "base/hex.h"
 #include "base/protocol/worker_link.h"
 #include "base/security/crypto.h"
+#include "base/text.h"
 
 namespace {
 

@@ -3,8 +3,8 @@
 // memory it cannot read, and one stream, the legacy one. host_gpu_program.h is for the programs.
 #include <cstdlib>
 
-#include "base/build_id.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "runtime/gpu/module.h"
 #include "tests/runtime/gpu/hidden_memory.h"
 #include "tests/runtime/gpu/host_copier.h"

@@ -6,8 +6,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "tests/runtime/gpu/host_network.h"
 
 namespace hvd::test {

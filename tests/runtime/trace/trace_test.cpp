@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/unique_fd.h"
+#include "base/descriptors.h"
 #include "tests/runtime/control/worlds.h"
 #include "tests/runtime/trace/trace_check.h"
 #include "tests/support/process.h"

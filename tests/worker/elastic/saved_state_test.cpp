@@ -15,8 +15,8 @@
 #include <unistd.h>
 #include <vector>
 
+#include "base/descriptors.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "base/wire.h"
 #include "tests/support/process.h"
 

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "base/hex.h"
 #include "base/text.h"
 
 namespace hvd::worker {
