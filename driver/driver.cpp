@@ -9,6 +9,7 @@
 #include <boost/asio/post.hpp>
 
 #include "base/descriptors.h"
+#include "base/machine/child_process.h"
 #include "base/machine/machine.h"
 #include "base/port_range.h"
 #include "base/security/crypto.h"
@@ -16,7 +17,7 @@
 #include "base/text.h"
 #include "driver/core/end_watch.h"
 #include "driver/job/addresses.h"
-#include "driver/journal/kept_journals.h"
+#include "driver/journal/journal.h"
 #include "driver/run/job_runner.h"
 
 namespace hvd::driver {

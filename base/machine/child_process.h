@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <sys/types.h>
 #include <vector>
 
@@ -44,5 +45,28 @@ class ChildProcess {
 // The children of this process that no ChildProcess owns. None while a start hangs, since the child
 // that it makes could not be told from these.
 std::vector<pid_t> children_without_owner();
+
+// ---- their start and their end ----
+
+struct ChildDescriptors {
+  int input = 0;
+  int output = 1;
+  int errors = 2;  // 2: that of this process
+};
+
+// Runs `command[0]`, which is looked for in PATH unless it has a '/'. The child has these three
+// descriptors and no others, the default effect of every signal, and none blocked. It is in a
+// session of its own: Ctrl-C does not reach it, and it has no terminal to ask questions on.
+// `environment`: NAME=VALUE; null: that of this process. The error names the command.
+Result<ChildProcess> spawn_in_session(const std::vector<std::string>& command,
+                                      const ChildDescriptors& descriptors,
+                                      const std::vector<std::string>* environment = nullptr);
+
+// "SIGKILL (signal 9)"
+std::string signal_text(int signal_number);
+// "exited with code 3", "was killed by SIGSEGV (signal 11), core dumped"
+std::string end_text(int exit_code, int signal_number, bool core_dumped);
+// What ChildProcess::wait() has returned, in these words, or "ended" if nobody knows how.
+std::string end_text(const Result<int>& wait_status);
 
 }  // namespace hvd

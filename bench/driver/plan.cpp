@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "bench/times.h"
 #include "driver/job/staffing.h"
-#include "driver/job/world_plan.h"
+#include "driver/job/worlds.h"
 
 namespace {
 

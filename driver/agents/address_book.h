@@ -22,7 +22,7 @@
 #include "base/status.h"
 #include "driver/agents/address_search.h"
 #include "driver/agents/reach_checks.h"
-#include "driver/core/own_timer.h"
+#include "driver/core/timers.h"
 #include "driver/job/arrival.h"
 #include "rendezvous/server.h"
 

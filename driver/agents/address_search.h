@@ -18,7 +18,7 @@
 
 #include "base/protocol/agent_link.h"
 #include "base/status.h"
-#include "driver/core/own_timer.h"
+#include "driver/core/timers.h"
 #include "driver/job/addresses.h"
 #include "rendezvous/server.h"
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/descriptors.h"
+#include "base/machine/child_process.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "driver/core/spawn.h"
 
 namespace hvd::driver {
 Result<AgentConnection> AgentProcess::start(const std::string& path) {

@@ -21,7 +21,7 @@
 #include "driver/core/agent_handle.h"
 #include "driver/core/end_watch.h"
 #include "driver/core/job_spec.h"
-#include "driver/job/host_slots.h"
+#include "driver/job/plan.h"
 #include "driver/join/join_server.h"
 
 namespace hvd::driver {

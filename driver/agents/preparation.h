@@ -22,7 +22,7 @@ namespace hvd::driver {
 struct Preparation {
   std::set<std::string> local;                    // hosts that are this machine
   std::map<std::string, AgentConnection> joined;  // agents that have joined by themselves, by host
-  std::shared_ptr<const void> join_listener;      // Gathered::listener; null: there is none
+  std::shared_ptr<const void> join_listener;      // null: there is none
   // At least the hosts of the plan. For an elastic job all hosts that it may ever use; empty if a
   // script names them.
   std::vector<HostSlots> hosts;

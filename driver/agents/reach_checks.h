@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "driver/agents/address_search.h"
-#include "driver/core/own_timer.h"
+#include "driver/core/timers.h"
 #include "driver/job/addresses.h"
 
 namespace hvd::driver {

@@ -14,7 +14,7 @@
 #include "base/security/crypto.h"
 #include "base/socket.h"
 #include "driver/core/ssh_options.h"
-#include "driver/job/host_slots.h"
+#include "driver/job/plan.h"
 #include "driver/job/slot_budget.h"
 #include "driver/job/staffing.h"
 
@@ -50,8 +50,7 @@ struct SlurmSpec {
 
 // The file to which the events of the job are written (driver/journal/journal.h).
 struct JournalSpec {
-  std::string
-      file;  // empty: one in the directory of kept journals (driver/journal/kept_journals.h)
+  std::string file;  // empty: one in the directory of kept journals (driver/journal/journal.h)
 };
 
 // A Prometheus may ask for the job's metrics over the network.

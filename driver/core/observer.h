@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/protocol/world_document.h"
-#include "driver/job/job_summary.h"
+#include "driver/job/job_account.h"
 #include "driver/job/preflight.h"
 
 namespace hvd::driver {

@@ -6,8 +6,15 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <set>
 #include <sys/types.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "base/clock.h"
+#include "driver/core/observer.h"
 
 namespace hvd::driver {
 
@@ -29,6 +36,29 @@ class Subreaper {
  private:
   int previous_ = 0;
   std::set<pid_t> earlier_children_;
+};
+
+// Kills the processes that an agent on this machine has left when it died. For the driver's thread.
+class OrphanKiller {
+ public:
+  // Both outlive this.
+  OrphanKiller(boost::asio::io_context& io, Observer& observer) : observer_(observer), timer_(io) {}
+  OrphanKiller(const OrphanKiller&) = delete;
+  OrphanKiller& operator=(const OrphanKiller&) = delete;
+
+  // Waits for a moment, and looks again later for those that take longer to die.
+  void kill();
+  // At the end of the job. Waits.
+  void kill_all();
+
+ private:
+  void kill_within(std::chrono::milliseconds moment);
+  void warn(std::size_t left);
+
+  Observer& observer_;
+  const Subreaper subreaper_;
+  boost::asio::steady_timer timer_;
+  TimePoint until_{};
 };
 
 }  // namespace hvd::driver

@@ -42,6 +42,16 @@ Job::Job(JobOptions options, PlanRequest request) : Job(std::move(options), JobP
   list_.request = std::move(request);
 }
 
+std::unique_ptr<Job> JobStart::make() const {
+  if (const auto* const members = std::get_if<std::vector<WorldMember>>(&workers)) {
+    return std::make_unique<Job>(options, *members);
+  }
+  if (const auto* const request = std::get_if<PlanRequest>(&workers)) {
+    return std::make_unique<Job>(options, *request);
+  }
+  return std::make_unique<Job>(options);
+}
+
 std::vector<Action> Job::step(const Event& event, TimePoint now) {
   if (state_ == JobState::finished) return {};
   actions_.clear();

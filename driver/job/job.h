@@ -2,7 +2,8 @@
 // There is no clock, socket, thread or random number inside, so that the same code runs in hvdrun
 // and, with thousands of hosts over virtual time, in tests.
 //
-// One machine serves all jobs, and asks a policy (driver/job/job_policy.h) where they differ.
+// One machine serves all jobs, and asks a policy (JobPolicy, driver/job/job_options.h) where they
+// differ.
 //
 // The hosts of an elastic job are discovered. Each of them takes part as soon as it is found: an
 // agent is brought to it, its address is looked for, and when it is no longer found, is lost or
@@ -11,9 +12,9 @@
 // newcomers are started, get ready on standby, are proposed with the next world, and are members
 // when a commit has taken it into force. A worker that is to leave leaves the same way, but not
 // before another worker has the state, nor while the world would be too small
-// (driver/job/handover.h). Only a loss makes an effective world at once, of all workers that are
-// left or on standby; if these are too few, the job waits for replacements. Losses and newcomers
-// that come together are taken together. Workers declare success.
+// (who_stays_on(), driver/job/staffing.h). Only a loss makes an effective world at once, of all
+// workers that are left or on standby; if these are too few, the job waits for replacements. Losses
+// and newcomers that come together are taken together. Workers declare success.
 //
 // The hosts of a static job are a list. Agents are brought to all of them; only when every host has
 // answered and addresses are known by which they reach each other are workers launched, else the
@@ -40,13 +41,11 @@
 
 #include "driver/job/common_cause.h"
 #include "driver/job/failures.h"
-#include "driver/job/handover.h"
 #include "driver/job/host_roster.h"
 #include "driver/job/hosts.h"
 #include "driver/job/init_watch.h"
 #include "driver/job/job_io.h"
 #include "driver/job/job_options.h"
-#include "driver/job/job_policy.h"
 #include "driver/job/job_states.h"
 #include "driver/job/job_time.h"
 #include "driver/job/plain_group.h"

@@ -4,6 +4,8 @@
 #include <utility>
 #include <variant>
 
+#include "driver/job/job.h"
+
 namespace hvd::driver {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/machine/child_process.h"
 #include "base/text.h"
 #include "driver/job/job.h"
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/machine/child_process.h"
 #include "base/text.h"
 
 namespace hvd::driver {
@@ -101,12 +102,6 @@ std::string to_text(const Action& action, const std::vector<std::string>& hosts)
   return std::visit(ActionText{hosts}, action);
 }
 
-std::string signal_text(int signal_number) {
-  const char* const name = ::sigabbrev_np(signal_number);
-  return name == nullptr ? cat("signal ", signal_number)
-                         : cat("SIG", name, " (signal ", signal_number, ")");
-}
-
 std::string stopping_text(int signal_number, std::size_t workers, std::chrono::milliseconds grace) {
   const std::string begin = cat("interrupted by ", signal_text(signal_number), ": ");
   if (workers == 0) return cat(begin, "no worker runs; giving up");
@@ -114,11 +109,6 @@ std::string stopping_text(int signal_number, std::size_t workers, std::chrono::m
   if (signal_number == SIGQUIT) return cat(begin, "killing ", counted);
   return cat(begin, "stopping ", counted, " (SIGTERM now, SIGKILL after ", seconds_text(grace),
              "); a second signal kills at once");
-}
-
-std::string exit_text(int exit_code, int signal_number, bool core_dumped) {
-  if (signal_number == 0) return cat("exited with code ", exit_code);
-  return cat("was killed by ", signal_text(signal_number), core_dumped ? ", core dumped" : "");
 }
 
 std::string bytes_text(std::uint64_t bytes) {
@@ -133,7 +123,7 @@ std::string bytes_text(std::uint64_t bytes) {
 }
 
 std::string exit_text(const event::Exited& event) {
-  std::string how = exit_text(event.exit_code, event.signal_number, event.core_dumped);
+  std::string how = end_text(event.exit_code, event.signal_number, event.core_dumped);
   if (!event.out_of_memory) return how;
   if (event.memory_limit == 0) return how + ": out of memory";
   return cat(how, ": out of memory (the memory limit of its control group is ",

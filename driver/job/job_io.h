@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/machine/capacity.h"
 #include "base/protocol/world_document.h"
-#include "driver/job/host_slots.h"
+#include "driver/job/plan.h"
 #include "driver/job/preflight.h"
 
 namespace hvd::driver {
@@ -328,15 +328,11 @@ using Action = std::variant<action::PublishWorld, action::StartAgent, action::Ch
 // One line: "launch a#0 incarnation 1 rank 0". `hosts` are the names by index.
 std::string to_text(const Action& action, const std::vector<std::string>& hosts);
 
-// "SIGKILL (signal 9)"
-std::string signal_text(int signal_number);
 // "interrupted by SIGINT (signal 2): stopping 2 workers (SIGTERM now, SIGKILL after 5 s); a second
 // signal kills at once"
 std::string stopping_text(int signal_number, std::size_t workers, std::chrono::milliseconds grace);
-// "exited with code 3", "was killed by SIGSEGV (signal 11), core dumped"
-std::string exit_text(int exit_code, int signal_number, bool core_dumped);
-// The same, and "was killed by SIGKILL (signal 9): out of memory (the memory limit of its control
-// group is 64 MiB)".
+// As end_text() (base/machine/child_process.h), and "was killed by SIGKILL (signal 9): out of
+// memory (the memory limit of its control group is 64 MiB)".
 std::string exit_text(const event::Exited& event);
 // "a", "a and b", "a, b and c"; where there are more than some, the first and how many more.
 std::string names_text(const std::vector<std::string>& names);

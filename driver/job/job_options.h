@@ -1,15 +1,47 @@
-// The settings of a job. Values.
+// All that a job begins with: what it is, its policy, its settings, its workers. Values.
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "base/protocol/world_document.h"
+#include "driver/job/plan.h"
 #include "driver/job/slot_budget.h"
 #include "driver/job/staffing.h"
 
 namespace hvd::driver {
+
+// The length of a job's id, in lower-case hexadecimal digits. The id is not a secret.
+inline constexpr std::size_t kJobIdDigits = 16;
+
+// The facts about a job that never change.
+struct JobIdentity {
+  std::string id = {};
+  int pid = 0;  // of hvdrun
+  std::vector<std::string> command = {};
+  std::string directory = {};
+  bool elastic = false;
+  std::chrono::system_clock::time_point started = {};
+};
+
+// How a job differs from the general one.
+struct JobPolicy {
+  // Hosts come and go, each on its own. Otherwise they are a list: all of them are made ready
+  // together, and a host that cannot take part ends the job.
+  bool discovers_hosts = true;
+  // A worker that fails costs its slot a restart. Otherwise it ends the job.
+  bool restarts_workers = true;
+  // A loss or a newcomer leads to another world. Otherwise the first world is the only one.
+  bool changes_world = true;
+
+  static constexpr JobPolicy elastic() { return {}; }
+  static constexpr JobPolicy fixed() { return {false, false, false}; }
+};
 
 struct ElasticOptions {
   Limits limits;
@@ -74,6 +106,20 @@ struct JobOptions {
   std::chrono::milliseconds drop_timeout{5'000};
   // Options of a job whose hosts and world change.
   ElasticOptions elastic;
+};
+
+class Job;
+
+struct JobStart {
+  struct Elastic {};
+  // An elastic job finds its workers. The workers of a static job are planned, now or when the
+  // slots of its hosts are known.
+  using Workers = std::variant<Elastic, std::vector<WorldMember>, PlanRequest>;
+
+  JobOptions options;
+  Workers workers;
+
+  std::unique_ptr<Job> make() const;
 };
 
 }  // namespace hvd::driver

@@ -10,9 +10,11 @@
 //     rests nobody is started; its running workers work on.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "driver/job/job_io.h"
 
 namespace hvd::driver {
@@ -62,5 +64,25 @@ Staffing staff(const std::vector<Room>& rooms, const std::vector<Occupant>& occu
 // How large a world of so many usable workers is: spares stay out of it, but not if it were too
 // small without them.
 int world_size(int workers, const Limits& limits);
+
+struct Leaver {
+  Incarnation incarnation = 0;
+  TimePoint leave_by = kNever;
+};
+
+// Which of the workers that are to leave stay in the next planned world all the same.
+//
+//   - As many as that world lacks to its least size.
+//   - One of each world that may be in force when the next one takes effect, unless another member
+//     of it goes on: the members of a world have the state at the commit that ends it, and
+//     the new members of the next one get it from them. Without one of them it would be lost.
+//
+// The workers with the most time left stay.
+//
+// `leavers` by rank; `missing`: to the least size; `going_on`: members of the next world anyway;
+// `worlds`: the members of each world that may be in force by then.
+std::vector<Incarnation> who_stays_on(std::vector<Leaver> leavers, std::size_t missing,
+                                      const std::vector<Incarnation>& going_on,
+                                      const std::vector<std::vector<Incarnation>>& worlds);
 
 }  // namespace hvd::driver

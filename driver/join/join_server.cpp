@@ -22,11 +22,35 @@
 #include "base/text.h"
 #include "base/versions.h"
 #include "base/wire.h"
-#include "driver/join/health_probe.h"
 #include "driver/join/tls_tunnel.h"
 
 namespace hvd::driver::join {
 namespace {
+
+// Health probes on the port where agents join: a plain `GET /healthz`, as Kubernetes and load
+// balancers send it, without a token. The answer comes from the thread that runs the job, so it
+// says that this thread works, and nothing else.
+enum class Probe {
+  no,        // the connection speaks something else
+  begins,    // it may be a probe; its head is not complete
+  complete,  // a probe, to be answered with kHealthy
+};
+
+constexpr std::string_view kHealthy =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n"
+    "Connection: close\r\n\r\nok\n";
+
+// The kind of a connection whose first bytes these are.
+Probe probe_in(std::string_view received) {
+  constexpr std::string_view kRequest = "GET /healthz HTTP/1.";
+  constexpr std::size_t kMaxHead = 4096;
+
+  if (received.size() < kRequest.size()) {
+    return kRequest.starts_with(received) ? Probe::begins : Probe::no;
+  }
+  if (!received.starts_with(kRequest) || received.size() > kMaxHead) return Probe::no;
+  return received.find("\r\n\r\n") == std::string_view::npos ? Probe::begins : Probe::complete;
+}
 
 namespace asio = boost::asio;
 using asio::ip::tcp;

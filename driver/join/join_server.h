@@ -1,7 +1,7 @@
 // Accepts agents that join by themselves (`hvdrun agent --join`, cmd/hvdrun): TLS 1.3 under the
 // pre-shared key of the token file, which authenticates both sides and encrypts the connection,
 // then base/protocol/join_link.h. A connection without the token costs a bounded handshake and is
-// refused, except for health probes, which get an answer (health_probe.h).
+// refused, except for health probes, which get an answer.
 //
 // Owned by the driver; every call and callback on its thread. The io_context outlives the server
 // and every AgentConnection that came from it.

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -20,8 +21,8 @@
 #include "base/background.h"
 #include "base/descriptors.h"
 #include "base/status.h"
-#include "driver/job/job_identity.h"
-#include "driver/job/job_start.h"
+#include "driver/job/job.h"
+#include "driver/job/job_options.h"
 
 namespace hvd::driver {
 
@@ -97,5 +98,18 @@ class Journal {
   std::shared_ptr<File> to_;           // shared with the thread
   std::unique_ptr<Background> thread_;
 };
+
+// The journals that hvdrun keeps of its own accord, of the last jobs of this user on this machine:
+// "JOB.jsonl" in HVD_EVENTS_DIR, else in /var/tmp/hvd-UID. The directory is closed to others. A
+// journal there is bounded, and so is their number.
+inline constexpr const char* kEventsDirectoryVariable = "HVD_EVENTS_DIR";
+inline constexpr std::size_t kKeptJournals = 20;
+// From this size on the lines are left out that only say that time passes. They are most of a long
+// job: some 20 MB for each host and day.
+inline constexpr JournalLimits kKeptJournalLimits{.whole = 16 << 20, .most = 64 << 20};
+
+// Creates the journal of this job. The oldest ones are removed, unless a hvdrun writes them, so
+// that there are at most kKeptJournals.
+Result<Journal> create_kept_journal(const std::string& job_id);
 
 }  // namespace hvd::driver

@@ -10,7 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
-#include "driver/job/job_start.h"
+#include "driver/job/job.h"
+#include "driver/job/job_options.h"
 
 namespace hvd::driver {
 

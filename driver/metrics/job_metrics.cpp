@@ -4,7 +4,6 @@
 #include <prometheus/text_serializer.h>
 #include <utility>
 
-#include "driver/metrics/collective_metrics.h"
 #include "driver/metrics/host_metrics.h"
 #include "driver/metrics/state_metrics.h"
 #include "driver/metrics/worker_metrics.h"

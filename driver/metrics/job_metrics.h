@@ -3,8 +3,8 @@
 // somebody asks. All workers and hosts are summed here, so that the number of series does not grow
 // with them. docs/metrics.md describes each metric.
 //
-// Each group of metrics is a class of its own (state_metrics.h, world_metrics.h, worker_metrics.h,
-// host_metrics.h, and collective_metrics.h of what the workers report).
+// Each group of metrics is a class of its own (state_metrics.h, world_metrics.h, host_metrics.h,
+// and worker_metrics.h, with what the workers report).
 //
 // For one thread.
 #pragma once
@@ -16,8 +16,8 @@
 
 #include "base/clock.h"
 #include "base/protocol/agent_link.h"
-#include "driver/job/job_identity.h"
-#include "driver/job/job_start.h"
+#include "driver/job/job.h"
+#include "driver/job/job_options.h"
 #include "driver/work/work_watch.h"
 
 namespace hvd::driver {

@@ -4,8 +4,7 @@
 
 #include <cstddef>
 
-#include "driver/job/job_identity.h"
-#include "driver/job/job_start.h"
+#include "driver/job/job_options.h"
 #include "driver/metrics/families.h"
 #include "driver/metrics/job_step.h"
 

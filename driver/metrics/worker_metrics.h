@@ -1,5 +1,5 @@
 // Metrics of a job's workers: how many there are in each state, how many were started and how they
-// ended, and how much they wrote. For one thread.
+// ended, how much they wrote, and the work that they report. For one thread.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/collective.h"
 #include "base/protocol/agent_link.h"
 #include "driver/metrics/families.h"
 #include "driver/metrics/job_step.h"
+#include "driver/work/work_watch.h"
 
 namespace hvd::driver {
 
@@ -57,6 +60,27 @@ class WorkerMetrics {
 
   std::vector<Seen> seen_;                      // by index of Job::workers()
   std::set<std::pair<std::string, int>> used_;  // slots in which a worker was launched
+};
+
+// The work of the workers, from what they report (driver/work/work_watch.h):
+// operations and bytes of each kind of collective, steps, waits, slow ranks.
+class CollectiveMetrics {
+ public:
+  explicit CollectiveMetrics(prometheus::Registry& registry);
+
+  void look(const Job& job, const WorkWatch& work, TimePoint now);
+
+ private:
+  static constexpr std::size_t kSummaries = 3;  // least, mean, most
+
+  void look_at_totals(const WorkBook::Totals& totals);
+
+  ByLabel<prometheus::Counter, kCollectives> operations_;
+  ByLabel<prometheus::Counter, kCollectives> bytes_;
+  prometheus::Gauge& steps_per_second_;
+  ByLabel<prometheus::Gauge, kSummaries> waits_;
+  prometheus::Gauge& slow_ranks_;
+  WorkBook::Totals seen_{};
 };
 
 }  // namespace hvd::driver

@@ -8,7 +8,7 @@
 #include <optional>
 #include <set>
 
-#include "driver/job/job_start.h"
+#include "driver/job/job_options.h"
 #include "driver/metrics/families.h"
 #include "driver/metrics/job_step.h"
 

@@ -1,8 +1,4 @@
-// The report on the activity of all workers that SIGUSR1 and `hvdrun dump` request: one question
-// goes to all agents, their answers are gathered until all have come or a deadline passes, and one
-// table is printed. A worker without an answer has a row with the reason, as far as that is known.
-//
-// For the driver's thread. All that the callbacks use outlives this.
+// What the workers of a job do at a moment, for people.
 #pragma once
 
 #include <chrono>
@@ -45,6 +41,11 @@ std::string missing_lines(const std::string& missing, const std::vector<Activity
 // The text of the column "in flight" for this worker.
 std::string in_flight_text(const agent_link::WorkerActivity& activity);
 
+// The report on the activity of all workers that SIGUSR1 and `hvdrun dump` request: one question
+// goes to all agents, their answers are gathered until all have come or a deadline passes, and one
+// table is printed. A worker without an answer has a row with the reason, as far as that is known.
+//
+// For the driver's thread. All that the callbacks use outlives this.
 class ActivityReport {
  public:
   // The time for the workers to answer, and for their agents.
@@ -91,6 +92,28 @@ class ActivityReport {
   TimePoint reported_at_{};
   std::map<std::uint64_t, agent_link::WorkerActivity> answers_;  // by incarnation
   std::size_t expected_ = 0;
+};
+
+// The last activities of the workers of a job, as they reported them when their world failed or
+// when they were told to stop: for the report on a job that ends abnormally. A value, for one
+// thread.
+class LastActivities {
+ public:
+  // Only the first words of a worker since clear() count: what it says later follows from the
+  // failure.
+  void add(std::uint64_t incarnation, ActivityRow worker);
+  // A new world is in force.
+  void clear() { rows_.clear(); }
+
+  // Whole lines: a table of the workers by rank, then the ranks that had not asked for what others
+  // waited for. Empty if no worker has said anything.
+  std::string text() const;
+
+ private:
+  // More workers than this are counted, not listed.
+  static constexpr std::size_t kListed = 32;
+
+  std::map<std::uint64_t, ActivityRow> rows_;  // by incarnation
 };
 
 }  // namespace hvd::driver

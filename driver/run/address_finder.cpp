@@ -12,7 +12,7 @@ AddressFinder::AddressFinder(const JobContext& context, rendezvous::Server& serv
       job_(job),
       hosts_(hosts),
       callbacks_(std::move(callbacks)) {
-  if (context_.is_elastic()) book_ = make_book();
+  if (context_.spec.elastic) book_ = make_book();
 }
 
 std::unique_ptr<AddressBook> AddressFinder::make_book() {

@@ -24,14 +24,14 @@ void JobRunner::perform(const action::PublishWorld& action) {
   const bool is_effective = world.state == WorldState::effective;
   agent_link::World message{world.generation, is_effective, world.to_json()};
   const SharedBytes frame = share(message.encode());
-  if (context_.is_elastic()) hosts_.send_world(world.generation, is_effective, frame);
+  if (context_.spec.elastic) hosts_.send_world(world.generation, is_effective, frame);
   server_.put(kWorldScope, is_effective ? kCurrentWorldKey : kProposedWorldKey,
               std::move(message.document));
   if (!is_effective) return;
 
   report_.new_world();
   workers_.take_up(world.generation, frame);
-  if (!context_.is_elastic() || world.last) return;  // nobody forms the last one
+  if (!context_.spec.elastic || world.last) return;  // nobody forms the last one
 
   server_.erase_scopes_if([generation = world.generation](std::string_view scope) {
     return belongs_to_older(scope, generation);

@@ -8,7 +8,7 @@
 #include "base/security/crypto.h"
 #include "driver/core/job_spec.h"
 #include "driver/core/observer.h"
-#include "driver/job/job_identity.h"
+#include "driver/job/job_options.h"
 
 namespace hvd::driver {
 
@@ -20,7 +20,6 @@ struct JobContext {
   const Token token = Token::random();
 
   const std::string& job_id() const { return identity.id; }
-  bool is_elastic() const { return spec.elastic.has_value(); }
 };
 
 }  // namespace hvd::driver

@@ -10,8 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "driver/job/job.h"
 #include "driver/job/job_account.h"
-#include "driver/job/job_start.h"
+#include "driver/job/job_options.h"
 #include "driver/journal/journal.h"
 #include "driver/metrics/job_metrics.h"
 #include "driver/run/job_context.h"

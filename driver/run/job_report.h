@@ -12,10 +12,9 @@
 #include <string>
 
 #include "base/protocol/agent_link.h"
-#include "driver/core/progress_timer.h"
+#include "driver/core/timers.h"
 #include "driver/job/job.h"
 #include "driver/output/activity_report.h"
-#include "driver/output/last_activities.h"
 #include "driver/output/worker_output.h"
 #include "driver/output/worker_reporter.h"
 #include "driver/run/host_table.h"
@@ -65,5 +64,10 @@ class JobReport {
   LastActivities last_activities_;
   ProgressTimer progress_timer_;
 };
+
+// The log of hosts while they are made ready (--log-level INFO). Pure.
+
+// "host a: authenticate" for an event that `job` has handled; empty if it tells nothing of that.
+std::string host_log_text(const Event& event, const Job& job);
 
 }  // namespace hvd::driver

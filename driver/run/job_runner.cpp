@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/machine/child_process.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "driver/job/heartbeats.h"
@@ -37,7 +38,7 @@ JobRunner::JobRunner(asio::io_context& io, const JobSpec& spec, Observer& observ
       open_files_(open_files),
       listed_hosts_(preparation.hosts),
       plan_(preparation.plan),
-      orphans_(context_),
+      orphans_(io, observer),
       server_(io, context_.token, server_options(spec, observer)),
       start_(job_start(spec, context_.job_id(), preparation)),
       loop_(io, start_.make(), loop_callbacks()),
@@ -56,7 +57,7 @@ JobRunner::JobRunner(asio::io_context& io, const JobSpec& spec, Observer& observ
 
 void JobRunner::announce() {
   Observer& observer = context_.observer;
-  if (!plan_.members.empty() && !context_.is_elastic()) perform(action::PlanStands{});
+  if (!plan_.members.empty() && !context_.spec.elastic) perform(action::PlanStands{});
   if (!plan_.oversubscription.empty()) observer.on_warning(plan_.oversubscription);
   if (context_.spec.legacy_clients) {
     observer.on_warning(
@@ -70,7 +71,7 @@ Outcome JobRunner::run(Signals& signals, RequestSignals& requests, JobAnswers::S
   requests.handle([this](int signal) { on_request(signal); });
   answers_.begin(std::move(sockets));
   record_.begin(start_);
-  if (context_.is_elastic()) agents_.begin_discovery(listed_hosts_);
+  if (context_.spec.elastic) agents_.begin_discovery(listed_hosts_);
   handle(event::Begin{});
   if (context_.spec.heartbeat_timeout.count() > 0) send_heartbeats(Clock::now());
   context_.io.run();
@@ -113,7 +114,7 @@ void JobRunner::after_step(const Event& event, const std::vector<Action>& action
 // ---- signals ----
 
 bool JobRunner::is_suspended_by(int signal) const {
-  return context_.is_elastic() && context_.spec.elastic->suspended_by.contains(signal);
+  return context_.spec.elastic && context_.spec.elastic->suspended_by.contains(signal);
 }
 
 void JobRunner::on_signal(int signal) {
@@ -240,7 +241,7 @@ void JobRunner::on_session_event(HostIndex host, const Event& event) {
   if (!is_last) return;
   agents_.agent_ended(host);
   pause_.answered(host);
-  if (!context_.is_elastic()) return;
+  if (!context_.spec.elastic) return;
   addresses_.forget(host);
   hosts_.close_session_soon(host);
 }

@@ -8,7 +8,7 @@
 #include "driver/agents/preparation.h"
 #include "driver/core/job_spec.h"
 #include "driver/core/observer.h"
-#include "driver/job/job_start.h"
+#include "driver/job/job_options.h"
 #include "driver/run/job_context.h"
 #include "rendezvous/server.h"
 

@@ -20,8 +20,8 @@ SharedBytes program_of(const JobSpec& spec) {
 WorkerStarter::WorkerStarter(const JobContext& context, const Job& job, HostTable& hosts)
     : context_(context), job_(job), hosts_(hosts), program_(program_of(context.spec)) {
   environment_.job_id = context_.job_id();
-  environment_.elastic = context_.is_elastic();
-  if (context_.is_elastic()) environment_.max_restarts = context_.spec.elastic->max_restarts;
+  environment_.elastic = context_.spec.elastic.has_value();
+  if (context_.spec.elastic) environment_.max_restarts = context_.spec.elastic->max_restarts;
 }
 
 void WorkerStarter::take_up(std::uint64_t generation, SharedBytes frame) {
@@ -75,7 +75,7 @@ std::string WorkerStarter::launch_frame(HostIndex host, const WorldMember& membe
   welcome.rendezvous_port = rendezvous.port;
   welcome.advertise_address = member.address;
   welcome.world_follows = world_follows;
-  welcome.elastic = context_.is_elastic();
+  welcome.elastic = context_.spec.elastic.has_value();
 
   JobEnvironment environment = environment_;
   environment.rendezvous_address = rendezvous.host;
@@ -89,8 +89,8 @@ std::string WorkerStarter::launch_frame(HostIndex host, const WorldMember& membe
       worker_environment(spec.environment, environment, member, host_environment(host, member));
 
   // Slots stay what they are when ranks change.
-  const int part = context_.is_elastic() ? member.slot : member.local_rank;
-  const int known_parts = context_.is_elastic() ? job_.slots_at(host) : member.local_size;
+  const int part = context_.spec.elastic ? member.slot : member.local_rank;
+  const int known_parts = context_.spec.elastic ? job_.slots_at(host) : member.local_size;
   const int parts = std::max(known_parts, part + 1);
   launch.binding = spec.binding;
   launch.part = static_cast<std::uint32_t>(part);

@@ -11,10 +11,10 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 
 #include "base/descriptors.h"
+#include "base/machine/child_process.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "driver/core/end_watch.h"
-#include "driver/core/spawn.h"
 #include "driver/core/stderr_tail.h"
 
 namespace hvd::driver::slurm {

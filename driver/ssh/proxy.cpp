@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/descriptors.h"
+#include "base/machine/child_process.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "driver/core/spawn.h"
 #include "driver/ssh/host_connection.h"
 
 namespace hvd::driver::ssh {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/descriptors.h"
+#include "base/machine/child_process.h"
 #include "base/text.h"
-#include "driver/core/spawn.h"
 #include "driver/ssh/config.h"
 #include "driver/ssh/steps.h"
 

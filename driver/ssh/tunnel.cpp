@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/machine/child_process.h"
 #include "base/text.h"
 #include "driver/job/job_io.h"
 
@@ -36,7 +37,7 @@ Tunnel::Tunnel(TunnelPayload payload, UniqueFd socket, std::shared_ptr<TunnelEnd
   ssh_callbacks_init(&callbacks_);
   callbacks_.userdata = this;
   callbacks_.channel_exit_status_function = [](ssh_session, ssh_channel, int status, void* self) {
-    static_cast<Tunnel*>(self)->exit_ = exit_text(status, 0, false);
+    static_cast<Tunnel*>(self)->exit_ = end_text(status, 0, false);
   };
   callbacks_.channel_exit_signal_function = [](ssh_session, ssh_channel, const char* signal,
                                                int core, const char*, const char*, void* self) {

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "driver/job/job.h"
-#include "driver/job/job_identity.h"
+#include "driver/job/job_options.h"
 #include "driver/work/work_watch.h"
 
 namespace hvd::driver {

@@ -2,6 +2,7 @@
 // Owned by the driver, on its thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -13,12 +14,29 @@
 
 #include "base/clock.h"
 #include "base/protocol/agent_link.h"
+#include "base/protocol/world_document.h"
+#include "base/protocol/world_entry.h"
 #include "driver/job/job.h"
+#include "driver/job/job_io.h"
 #include "driver/work/slow_ranks.h"
 #include "driver/work/work_book.h"
-#include "driver/work/world_entries.h"
 
 namespace hvd::driver {
+
+// Puts together what the members of a world report of their way into it (base/protocol/
+// world_entry.h). The way is over when each member has ended its first step. Pure.
+class WorldEntries {
+ public:
+  // `incarnation` is a member of `world`, which is in force. Returns the event that is to be told
+  // to the job when this was the last of its members: once for each world at most.
+  std::optional<event::WorldEntered> add(const WorldDocument& world, Incarnation incarnation,
+                                         const WorldEntry& entry);
+
+ private:
+  std::uint64_t generation_ = 0;
+  std::set<Incarnation> there_;
+  event::WorldEntered so_far_;
+};
 
 class WorkWatch {
  public:

@@ -1,8 +1,7 @@
-#include "driver/output/host_log.h"
-
 #include <gtest/gtest.h>
 
-#include "driver/job/job_start.h"
+#include "driver/job/job_options.h"
+#include "driver/run/job_report.h"
 
 namespace hvd::driver {
 namespace {

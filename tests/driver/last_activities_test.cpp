@@ -1,9 +1,8 @@
 // The last activities of the workers of a failed job.
-#include "driver/output/last_activities.h"
-
 #include <gtest/gtest.h>
 
 #include "base/text.h"
+#include "driver/output/activity_report.h"
 
 namespace hvd::driver {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "driver/core/own_timer.h"
+#include "driver/core/timers.h"
 
 namespace hvd::driver {
 namespace {

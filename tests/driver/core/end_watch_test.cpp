@@ -15,7 +15,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 
 #include "base/descriptors.h"
-#include "driver/core/spawn.h"
+#include "base/machine/child_process.h"
 
 namespace hvd::driver {
 namespace {

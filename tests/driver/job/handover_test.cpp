@@ -1,6 +1,6 @@
-#include "driver/job/handover.h"
-
 #include <gtest/gtest.h>
+
+#include "driver/job/staffing.h"
 
 namespace hvd::driver {
 namespace {

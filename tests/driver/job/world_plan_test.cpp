@@ -1,5 +1,3 @@
-#include "driver/job/world_plan.h"
-
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
@@ -8,6 +6,7 @@
 
 #include "base/text.h"
 #include "driver/job/staffing.h"
+#include "driver/job/worlds.h"
 
 namespace hvd::driver {
 namespace {

@@ -16,7 +16,6 @@
 #include <nlohmann/json.hpp>
 
 #include "driver/journal/journal_json.h"
-#include "driver/journal/kept_journals.h"
 #include "driver/journal/replay.h"
 #include "tests/driver/journal/kept_journal.h"
 #include "tests/support/process.h"

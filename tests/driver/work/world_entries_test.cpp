@@ -1,7 +1,7 @@
-#include "driver/work/world_entries.h"
-
 #include <gtest/gtest.h>
 #include <limits>
+
+#include "driver/work/work_watch.h"
 
 namespace hvd::driver {
 namespace {

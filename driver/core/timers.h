@@ -1,5 +1,4 @@
-// Calls a function about four times a second, so that a person sees what a job waits for. For the
-// thread of its io_context.
+// Timers of the driver's loop. For the thread of their io_context, which outlives them.
 #pragma once
 
 #include <chrono>
@@ -10,8 +9,32 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "base/clock.h"
+
 namespace hvd::driver {
 
+// A timer for a wait on others. Time in which this process was stopped does not count
+// (base/machine/own_time.h), and what arrived meanwhile is read before the wait is over.
+class OwnTimer {
+ public:
+  explicit OwnTimer(boost::asio::io_context& io) : io_(io) {}
+  ~OwnTimer() { cancel(); }
+  OwnTimer(const OwnTimer&) = delete;
+  OwnTimer& operator=(const OwnTimer&) = delete;
+
+  // Calls `over` once, when the limit has passed. An earlier wait is cancelled. `over` may destroy
+  // this.
+  void begin(Duration limit, std::function<void()> over);
+  void cancel();
+
+ private:
+  class Wait;
+
+  boost::asio::io_context& io_;
+  std::shared_ptr<Wait> wait_;
+};
+
+// Calls a function about four times a second, so that a person sees what a job waits for.
 class ProgressTimer {
  public:
   // The calls end with the object.

@@ -1,4 +1,4 @@
-#include "driver/core/own_timer.h"
+#include "driver/core/timers.h"
 
 #include <algorithm>
 #include <utility>
