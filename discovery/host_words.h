@@ -1,5 +1,5 @@
 // The words that say one host, wherever they stand: an item of a list, a line of a file or of a
-// script's answer. Pure; discovery/hosts.h and discovery/answer.h make whole lists of them.
+// script's answer. Pure; discovery/hosts.h makes whole lists of them.
 #pragma once
 
 #include <string>

@@ -14,6 +14,7 @@
 // in a list after colons ("a:4:port=2222"), in a file after blanks.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,5 +46,19 @@ Result<std::vector<Host>> parse_host_list(std::string_view text);
 // up, a line without a number being one, and then so it is on every line, since the file lists
 // slots; what else is said of a host may not differ. `source` stands in errors: "hostfile:3: ...".
 Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view source);
+
+// ---- the output of a discovery script: the hosts that may work now ----
+//
+// A host a line, as in a hostfile: "name", "name:4", "[::1]:4", "name slots=4
+// port=2222"; comments from '#', blank lines, lines that end with CR LF. The order printed is the
+// order of the hosts. An answer that names nobody is an answer: nobody may work now.
+
+// A slip of the script, not a cluster: a job has at most as many workers.
+inline constexpr std::size_t kMaxDiscoveredHosts = 100'000;
+
+// A host without a number gets `slots_per_host`, which is 0 if nobody says how many it has. The
+// same host twice with the same words is that host; with other words the answer contradicts itself
+// and is refused, whole.
+Result<std::vector<Host>> parse_answer(std::string_view text, int slots_per_host);
 
 }  // namespace hvd::discovery

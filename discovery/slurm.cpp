@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "discovery/slurm_hostlist.h"
+#include "discovery/slurm_job.h"
 
 namespace hvd::discovery {
 namespace {

@@ -1,4 +1,5 @@
-// Slurm's record of one job, as `scontrol --details show job ID` prints it. Pure parsing.
+// Slurm's record of one job, as `scontrol --details show job ID` prints it, and the short forms in
+// which it writes names and numbers of nodes. Pure parsing.
 #pragma once
 
 #include <chrono>
@@ -52,5 +53,12 @@ int gpus_in(const std::vector<SlurmResource>& resources);
 
 // As --gpus of srun takes them: "a100:2,v100:1", or "2" if they have no type. Empty: there is none.
 std::string gpus_text(const std::vector<SlurmResource>& resources);
+
+// Names of nodes as Slurm writes them: "sn[1-3,7],gpu[01-04]-ib" is sn1, sn2, sn3, sn7, gpu01-ib
+// and so on, in this order. Several brackets in one name multiply. At most kMaxDiscoveredHosts.
+Result<std::vector<std::string>> expand_hostlist(std::string_view text);
+
+// Numbers, one for each node: "2(x3),1" is 2, 2, 2, 1.
+Result<std::vector<int>> expand_counts(std::string_view text);
 
 }  // namespace hvd::discovery

@@ -4,7 +4,7 @@
 
 #include "base/printable.h"
 #include "base/text.h"
-#include "discovery/answer.h"
+#include "discovery/hosts.h"
 
 namespace hvd::discovery {
 namespace {

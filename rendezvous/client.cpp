@@ -4,9 +4,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "rendezvous/bulk.h"
 #include "rendezvous/client_connection.h"
-#include "rendezvous/target.h"
+#include "rendezvous/requests.h"
 
 namespace hvd::rendezvous {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "rendezvous/bulk.h"
+#include "rendezvous/requests.h"
 
 namespace hvd::rendezvous {
 namespace {

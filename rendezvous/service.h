@@ -12,8 +12,8 @@
 #include "rendezvous/auth.h"
 #include "rendezvous/http_head.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/requests.h"
 #include "rendezvous/store.h"
-#include "rendezvous/target.h"
 
 namespace hvd::rendezvous {
 

@@ -1,9 +1,8 @@
-#include "discovery/answer.h"
-
 #include <gtest/gtest.h>
 #include <random>
 
 #include "base/text.h"
+#include "discovery/hosts.h"
 
 namespace hvd::discovery {
 namespace {

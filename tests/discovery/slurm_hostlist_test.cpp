@@ -1,8 +1,7 @@
-#include "discovery/slurm_hostlist.h"
-
 #include <gtest/gtest.h>
 
 #include "base/text.h"
+#include "discovery/slurm_job.h"
 
 namespace hvd::discovery {
 namespace {

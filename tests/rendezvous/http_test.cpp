@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/text.h"
-#include "rendezvous/bulk.h"
+#include "rendezvous/requests.h"
 #include "tests/rendezvous/server_fixture.h"
 
 namespace hvd::rendezvous::test {

@@ -1,8 +1,6 @@
-#include "rendezvous/target.h"
-
 #include <gtest/gtest.h>
 
-#include "rendezvous/bulk.h"
+#include "rendezvous/requests.h"
 
 namespace hvd::rendezvous {
 namespace {
