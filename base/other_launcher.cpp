@@ -75,7 +75,7 @@ std::optional<OtherLaunch> slurm_step(const EnvironmentLookup& lookup) {
           lookup("SLURM_RESTART_COUNT").value_or("0"))};
 }
 
-// PMIx gives its processes no size: the first one has to ask (pmix_store.h), whether it is alone.
+// PMIx gives its processes no size: the first one has to ask (pmix_store.cpp), whether it is alone.
 std::optional<OtherLaunch> pmix_process(const EnvironmentLookup& lookup) {
   const auto rank = count_of(lookup, "PMIX_RANK");
   if (!rank || (*rank == 0 && !lookup("PMIX_NAMESPACE"))) return std::nullopt;

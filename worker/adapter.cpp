@@ -14,8 +14,8 @@
 #include "runtime/negotiation/process_sets.h"
 #include "runtime/ops/layout.h"
 #include "worker/enqueue.h"
-#include "worker/process/call_name.h"
-#include "worker/process/exception_of.h"
+#include "worker/process/current_world.h"
+#include "worker/process/errors.h"
 #include "worker/process/process_world.h"
 
 namespace hvd::adapter {

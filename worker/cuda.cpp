@@ -4,11 +4,12 @@
 
 #include "base/text.h"
 #include "runtime/gpu/module.h"
-#include "worker/cuda_device.h"
 
-namespace hvd {
-namespace worker {
+namespace hvd::cuda {
+namespace {
 
+// The GPU that a worker takes. `devices`: those that its process can use, of which there is at
+// least one.
 Result<int> device_of(int local_rank, int local_size, int devices) {
   // Each was given its own.
   if (devices == 1) return 0;
@@ -19,11 +20,6 @@ Result<int> device_of(int local_rank, int local_size, int devices) {
           ", but this process can use ", devices,
           " GPUs: start no more workers on a host than it has GPUs (-H host:", devices, ")"));
 }
-
-}  // namespace worker
-
-namespace cuda {
-namespace {
 
 Result<int> count_devices() {
   const auto module = runtime::gpu::module();
@@ -48,7 +44,7 @@ std::string why_unavailable() { return count_devices().status().message(); }
 
 int device() {
   const int devices = value_or_throw(count_devices());
-  return value_or_throw(worker::device_of(local_rank(), local_size(), devices));
+  return value_or_throw(device_of(local_rank(), local_size(), devices));
 }
 
 std::shared_ptr<ReadyEvent> ready_after(Stream stream) {
@@ -61,5 +57,4 @@ std::shared_ptr<ReadyEvent> in_order_of(Stream stream) {
   return value_or_throw(value_or_throw(runtime::gpu::module())->record(own, stream, stream));
 }
 
-}  // namespace cuda
-}  // namespace hvd
+}  // namespace hvd::cuda

@@ -1,6 +1,6 @@
 #include <hvd/error.h>
 
-#include "worker/process/exception_of.h"
+#include "worker/process/errors.h"
 
 namespace hvd {
 

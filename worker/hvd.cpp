@@ -5,8 +5,8 @@
 #include "base/text.h"
 #include "runtime/ops/ccl.h"
 #include "runtime/ops/mpi_library.h"
+#include "worker/process/errors.h"
 #include "worker/process/process_world.h"
-#include "worker/process/status_of.h"
 
 namespace hvd {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "base/threads.h"
-#include "worker/process/call_name.h"
+#include "worker/process/current_world.h"
 #include "worker/process/process_world.h"
 #include "worker/submissions.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "runtime/negotiation/process_sets.h"
-#include "worker/process/exception_of.h"
+#include "worker/process/errors.h"
 #include "worker/process/process_world.h"
 #include "worker/submissions.h"
 

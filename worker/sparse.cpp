@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 #include "runtime/core/arithmetic.h"
-#include "worker/process/call_name.h"
+#include "worker/process/current_world.h"
 #include "worker/process/process_world.h"
 #include "worker/submissions.h"
 

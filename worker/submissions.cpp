@@ -1,7 +1,7 @@
 #include "worker/submissions.h"
 
 #include "base/text.h"
-#include "worker/process/call_name.h"
+#include "worker/process/current_world.h"
 #include "worker/process/process_world.h"
 
 namespace hvd::worker {

@@ -10,7 +10,7 @@
 #include "base/checksum.h"
 #include "base/text.h"
 #include "base/wire.h"
-#include "worker/process/exception_of.h"
+#include "worker/process/errors.h"
 
 namespace hvd::worker {
 

@@ -1,5 +1,3 @@
-#include "worker/launch/pmi_store.h"
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -18,6 +16,7 @@
 #include "base/security/crypto.h"
 #include "base/socket.h"
 #include "base/text.h"
+#include "worker/launch/launcher_store.h"
 
 namespace hvd::worker {
 namespace {

@@ -1,6 +1,5 @@
-#include "worker/launch/pmix_store.h"
-
 #include "base/text.h"
+#include "worker/launch/launcher_store.h"
 
 #ifdef HVD_HAS_PMIX
 

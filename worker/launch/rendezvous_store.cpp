@@ -1,5 +1,3 @@
-#include "worker/launch/rendezvous_store.h"
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -8,6 +6,7 @@
 #include "base/text.h"
 #include "rendezvous/access.h"
 #include "rendezvous/client.h"
+#include "worker/launch/launcher_store.h"
 #include "worker/launch/rendezvous_exchange.h"
 
 namespace hvd::worker {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "worker/process/process_world.h"
 
 namespace hvd::worker {
 
@@ -64,6 +65,15 @@ void CurrentWorld::forget_names(int process_set) {
 TimePoint CurrentWorld::stop_deadline(std::chrono::milliseconds grace) {
   if (stop_deadline_ == kNever) stop_deadline_ = Clock::now() + grace;
   return stop_deadline_;
+}
+
+CallName::CallName(const std::string& given, CallSeries series)
+    : series_(std::move(series)),
+      text_(given.empty() ? ProcessWorld::instance().next_name(series_) : given),
+      goes_back_(given.empty()) {}
+
+CallName::~CallName() {
+  if (goes_back_) ProcessWorld::instance().return_name(series_, text_);
 }
 
 }  // namespace hvd::worker

@@ -10,15 +10,13 @@
 #include "base/text.h"
 #include "base/versions.h"
 #include "worker/launch/launched_world.h"
-#include "worker/launch/pmi_store.h"
-#include "worker/launch/pmix_store.h"
+#include "worker/launch/launcher_store.h"
 #include "worker/launch/rendezvous_exchange.h"
-#include "worker/launch/rendezvous_store.h"
 #include "worker/process/attempt_watch.h"
 #include "worker/process/dump_signal.h"
+#include "worker/process/errors.h"
 #include "worker/process/lost_launch.h"
 #include "worker/process/process_world.h"
-#include "worker/process/status_of.h"
 
 namespace hvd::worker {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "worker/process/attempt_watch.h"
-#include "worker/process/exception_of.h"
+#include "worker/process/errors.h"
 #include "worker/process/lost_launch.h"
 #include "worker/process/process_world.h"
 

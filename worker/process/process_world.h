@@ -107,7 +107,7 @@ class ProcessWorld {
   int local_rank();
   // "allreduce.noname.0", then 1, ...: counted anew by each init().
   std::string next_name(const CallSeries& series);
-  // The call was refused before any rank was asked (call_name.h).
+  // The call was refused before any rank was asked (CallName).
   void return_name(const CallSeries& series, std::string_view name);
   // From 0 again: all have joined, after however many calls each.
   void restart_names();
