@@ -1,10 +1,11 @@
 // Finding, freezing and ending every process that descends from one, also those that left its
-// session and its process group. Free functions over /proc; they keep nothing. Used by the reaper
-// (reaper.h).
+// session and its process group, and telling what they do. Free functions over /proc; they keep
+// nothing. Used by the reaper (reaper.h).
 #pragma once
 
 #include <functional>
 #include <set>
+#include <string>
 #include <sys/types.h>
 #include <vector>
 
@@ -50,5 +51,10 @@ KillPass kill_descendants(pid_t root, const Reap& reap, const std::vector<pid_t>
 void freeze_descendants(pid_t root, const Reap& reap, std::set<pid_t>& frozen);
 // Lets go on what stands in `frozen`, which is empty afterwards.
 void thaw_descendants(pid_t root, std::set<pid_t>& frozen);
+
+// The activity of a process and of all that descend from it, in words for a person:
+// "train (pid 4242) runs, 12.3 s of processor time"; of several processes, how many there are, the
+// time of all that live, and whether any of them runs. "pid 4242 has ended" if there is none.
+std::string describe_processes(pid_t root);
 
 }  // namespace hvd::agent

@@ -12,7 +12,7 @@
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
 #include "base/versions.h"
-#include "cmd/hvd-agent/process_state.h"
+#include "cmd/hvd-agent/process_tree.h"
 #include "cmd/hvd-agent/supervisor.h"
 
 namespace hvd::agent {

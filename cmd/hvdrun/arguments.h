@@ -2,7 +2,9 @@
 // rewritten, each option and its value are one argument, and the command is split off.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"

@@ -1,6 +1,5 @@
-#include "cmd/hvdrun/completion.h"
-
 #include "base/text.h"
+#include "cmd/hvdrun/flag_table.h"
 
 namespace hvd::cli {
 namespace {

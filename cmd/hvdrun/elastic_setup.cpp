@@ -8,7 +8,7 @@
 
 #include "base/other_launcher.h"
 #include "base/text.h"
-#include "cmd/hvdrun/settings_reader.h"
+#include "cmd/hvdrun/settings.h"
 
 namespace hvd::cli {
 namespace {

@@ -29,8 +29,8 @@
 #include "cmd/hvdrun/listings.h"
 #include "cmd/hvdrun/options.h"
 #include "cmd/hvdrun/report.h"
+#include "cmd/hvdrun/settings.h"
 #include "cmd/hvdrun/slurm_setup.h"
-#include "cmd/hvdrun/useless_settings.h"
 #include "driver/core/signals.h"
 #include "rendezvous/standalone.h"
 

@@ -1,7 +1,10 @@
 #include "cmd/hvdrun/job_commands.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -9,11 +12,12 @@
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "base/versions.h"
 #include "cmd/hvdrun/arguments.h"
 #include "cmd/hvdrun/job_questions.h"
-#include "cmd/hvdrun/replay_command.h"
 #include "cmd/hvdrun/status_text.h"
 #include "cmd/hvdrun/top_command.h"
+#include "driver/journal/replay.h"
 
 namespace hvd::cli {
 namespace {
@@ -115,6 +119,44 @@ Result<std::string> change(const driver::JobSocket& job, const std::string& targ
   auto answer = ask_job(job, "POST", target, body);
   if (!answer.ok()) return answer.status();
   return cat("job ", job.job_id, ": ", trim(*answer), "\n");
+}
+
+std::string difference_text(const driver::Replayed& replayed) {
+  const auto& difference = *replayed.difference;
+  std::string text = cat("line ", difference.line, ": after ", printable(difference.event));
+  const auto add = [&](const std::string& heading, const std::vector<std::string>& actions) {
+    text += cat("\n  ", heading, ":");
+    if (actions.empty()) text += " nothing";
+    for (const auto& action : actions) text += cat("\n    ", printable(action));
+  };
+  add(cat("hvdrun ", printable(replayed.build), " decided"), difference.then);
+  add(cat("hvdrun ", build_id(), " decides"), difference.now);
+  return text;
+}
+
+// `hvdrun replay FILE`: goes through the journal of a job again (driver/journal/replay.h).
+// The text to print if hvdrun would take each decision again. failed_precondition: it would take
+// another one, and the text says which. Other errors: the file cannot be read, or is no journal.
+Result<std::string> replay_file(const std::string& file) {
+  // A directory can be opened, too.
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) {
+    return Status(Code::invalid_argument, cat(printable(file), " is a directory"));
+  }
+  std::ifstream in(file);
+  if (!in) return Status::from_errno(cat("open ", printable(file)), errno);
+  auto replayed = driver::replay(in);
+  if (!replayed.ok()) return replayed.status().with_context(printable(file));
+  if (replayed->difference) {
+    return Status(Code::failed_precondition,
+                  cat(printable(file), ": ", difference_text(*replayed)));
+  }
+  const char* const end = replayed->is_finished   ? "up to the end of the job"
+                          : replayed->is_abridged ? "up to where events are left out"
+                          : replayed->is_cut_off  ? "up to a line that is cut off"
+                                                  : "and the job goes on";
+  return cat("job ", printable(replayed->job_id), ": ", replayed->events, " events and ",
+             replayed->actions, " decisions, ", end, "; all decisions agree\n");
 }
 
 }  // namespace

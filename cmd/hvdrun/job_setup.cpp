@@ -15,12 +15,12 @@
 #include "cmd/hvdrun/config_file.h"
 #include "cmd/hvdrun/elastic_setup.h"
 #include "cmd/hvdrun/environment.h"
-#include "cmd/hvdrun/settings_reader.h"
+#include "cmd/hvdrun/settings.h"
 #include "cmd/hvdrun/slurm_setup.h"
 #include "discovery/hosts.h"
 #include "driver/agents/host_source.h"
 #include "driver/core/this_machine.h"
-#include "rendezvous/standalone.h"
+#include "rendezvous/access.h"
 
 namespace hvd::cli {
 namespace {

@@ -25,7 +25,7 @@
 #include "base/socket.h"
 #include "base/text.h"
 #include "base/versions.h"
-#include "rendezvous/standalone.h"
+#include "rendezvous/access.h"
 
 namespace hvd::cli {
 namespace {

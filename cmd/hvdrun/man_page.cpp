@@ -1,5 +1,3 @@
-#include "cmd/hvdrun/man_page.h"
-
 #include <algorithm>
 #include <cctype>
 #include <string_view>
@@ -7,6 +5,7 @@
 #include <hvd/version.h>
 
 #include "base/text.h"
+#include "cmd/hvdrun/flag_table.h"
 #include "cmd/hvdrun/settings.h"
 
 namespace hvd::cli {

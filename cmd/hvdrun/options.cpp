@@ -8,12 +8,10 @@
 
 #include "base/text.h"
 #include "cmd/hvdrun/arguments.h"
-#include "cmd/hvdrun/completion.h"
 #include "cmd/hvdrun/elastic_setup.h"
 #include "cmd/hvdrun/environment.h"
-#include "cmd/hvdrun/flag_help.h"
+#include "cmd/hvdrun/flag_table.h"
 #include "cmd/hvdrun/job_commands.h"
-#include "cmd/hvdrun/man_page.h"
 #include "cmd/hvdrun/subcommands.h"
 
 namespace hvd::cli {

@@ -4,16 +4,20 @@
 // Values and free functions; not shared between threads.
 #pragma once
 
+#include <chrono>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/knobs.h"
 #include "base/status.h"
+#include "base/text.h"
 
 namespace hvd::cli {
 
@@ -65,5 +69,54 @@ Result<Values> values_from_environment(const EnvironmentLookup& lookup);
 // in the same source is an error.
 Status check_one_host_source(const Values& values);
 Values merge(Values stronger, const Values& weaker);
+
+// The error of inconsistent settings.
+inline Status invalid(std::string message) { return {Code::invalid_argument, std::move(message)}; }
+
+// Typed access to merged settings, or to the table's default for those that are not set. For one
+// thread; the settings must outlive the reader.
+class SettingsReader {
+ public:
+  explicit SettingsReader(const Values& values) : values_(values) {}
+
+  bool has(std::string_view flag) const { return values_.find(flag) != values_.end(); }
+  std::string text(std::string_view flag) const {
+    const auto found = values_.find(flag);
+    if (found != values_.end()) return found->second.text;
+    return std::string(find_setting_by_flag(flag)->default_text);
+  }
+  // As the person has given it, for messages: "-np", "job.yaml:3: elastic.min_np". The flag, if
+  // the value is the default.
+  std::string name(std::string_view flag) const {
+    if (is_from_elsewhere(flag)) return values_.find(flag)->second.source;
+    return flag == "num-proc" ? "-np" : cat("--", flag);
+  }
+  // The same with its value: "-np 2".
+  std::string shown(std::string_view flag) const { return cat(name(flag), " ", text(flag)); }
+  // The error of other code, which names the flag.
+  Status explain(std::string_view flag, const Status& status) const {
+    return status.ok() || !is_from_elsewhere(flag) ? status : status.with_context(name(flag));
+  }
+  int integer(std::string_view flag) const { return parse_number<int>(text(flag)).value_or(0); }
+  bool boolean(std::string_view flag) const { return text(flag) == "1"; }
+  std::chrono::milliseconds seconds(std::string_view flag) const {
+    const double value = parse_number<double>(text(flag)).value_or(0);
+    return std::chrono::milliseconds(std::llround(value * 1000));
+  }
+
+ private:
+  // Than the command line.
+  bool is_from_elsewhere(std::string_view flag) const {
+    const auto found = values_.find(flag);
+    return found != values_.end() && !found->second.source.starts_with("--");
+  }
+
+  const Values& values_;
+};
+
+// Settings that were given and change nothing, because another one turns off what they are for.
+// Horovod accepts most of these pairs, so they are no errors. A line for each; variables of the
+// environment, which hold for many jobs, are left out.
+std::vector<std::string> warnings_of_useless_settings(const Values& values);
 
 }  // namespace hvd::cli

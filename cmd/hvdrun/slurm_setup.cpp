@@ -16,7 +16,7 @@
 #include "base/socket.h"
 #include "base/text.h"
 #include "cmd/hvdrun/elastic_setup.h"
-#include "cmd/hvdrun/settings_reader.h"
+#include "cmd/hvdrun/settings.h"
 #include "discovery/script.h"
 #include "rendezvous/access.h"
 

@@ -7,8 +7,6 @@
 #include <set>
 
 #include "base/text.h"
-#include "cmd/hvdrun/completion.h"
-#include "cmd/hvdrun/man_page.h"
 #include "cmd/hvdrun/options.h"
 #include "tests/support/texts.h"
 
