@@ -34,6 +34,7 @@ bool close_listed(unsigned first, unsigned last) {
   const int list = ::open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (list < 0) return false;
   alignas(DirectoryEntry) std::array<char, 4096> buffer{};
+
   for (bool closed = true; closed;) {  // until a whole round closes nothing
     closed = false;
     ::lseek(list, 0, SEEK_SET);
@@ -43,12 +44,14 @@ bool close_listed(unsigned first, unsigned last) {
       for (long at = 0; at < size;) {
         std::uint16_t length = 0;
         std::memcpy(&length, buffer.data() + at + offsetof(DirectoryEntry, size), sizeof(length));
+
         unsigned number = 0;
         const char* digit = buffer.data() + at + kNameAt;
         const bool is_number = *digit >= '0' && *digit <= '9';
         for (; *digit >= '0' && *digit <= '9'; ++digit) {
           number = number * 10 + static_cast<unsigned>(*digit - '0');
         }
+
         const bool ours = static_cast<int>(number) == list;
         if (is_number && !ours && number >= first && number <= last) {
           closed = ::close(static_cast<int>(number)) == 0 || closed;
@@ -96,12 +99,14 @@ Result<UniqueFd> watch_child(pid_t child) {
   if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
     return Status::from_errno("pidfd_open", errno);
   }
+
   auto pipe = make_pipe();
   HVD_RETURN_IF_ERROR(pipe.status());
   if (has_gone) {
     pipe->write_end.reset();
     return std::move(pipe->read_end);
   }
+
   try {
     // The thread closes its end of the pipe when the child has ended. It is detached, since it
     // outlives this call and the caller gets no more than a descriptor: there is one for each

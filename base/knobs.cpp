@@ -379,6 +379,7 @@ bool in_range(const Knob& knob, double value, double scale) {
 std::optional<std::string> convert(const Knob& knob, std::string_view text, bool flag_unit) {
   const double scale = flag_unit ? 1 : knob.environment_scale;
   const double factor = flag_unit ? knob.environment_scale : 1;
+
   switch (knob.type) {
     case KnobType::integer: {
       const auto number = parse_number<std::int64_t>(text);

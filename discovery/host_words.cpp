@@ -132,6 +132,7 @@ Status take_key(Draft& draft, std::string_view word) {
   const auto equals = word.find('=');
   const std::string key(word.substr(0, equals));
   const std::string_view value = word.substr(equals + 1);
+
   if (key == "slots") {
     if (draft.slots != 0) return bad(cat("the slots of ", draft.written, " are given twice"));
     auto number = parse_slots(value, "slots");
@@ -155,6 +156,7 @@ Status take_key(Draft& draft, std::string_view word) {
     draft.port = *number;
     return {};
   }
+
   if (key == "user") return take_user(draft, value);
   if (key == "address") return take_address(draft, value);
   return bad(
@@ -206,6 +208,7 @@ Result<Draft> parse_host(std::string_view text) {
   const bool has_user = at != std::string_view::npos;
   const std::string_view user = has_user ? text.substr(0, at) : std::string_view();
   const std::string_view rest = has_user ? text.substr(at + 1) : text;
+
   std::vector<std::string_view> fields;
   if (!rest.empty() && rest.front() == '[') {
     const auto close = rest.find(']');
@@ -230,6 +233,7 @@ Result<Draft> parse_host(std::string_view text) {
     draft.written = std::string(fields.front());
     HVD_RETURN_IF_ERROR(check_name(draft.written));
   }
+
   if (has_user) HVD_RETURN_IF_ERROR(take_user(draft, user));
   for (std::size_t index = 1; index < fields.size(); ++index) {
     if (fields[index].find('=') != std::string_view::npos) {

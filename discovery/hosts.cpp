@@ -63,6 +63,7 @@ Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view
   std::map<std::string, std::size_t> index_of;
   bool lists_slots = false;
   int line_number = 0;
+
   for (std::size_t at = 0; at < text.size();) {
     const auto newline = text.find('\n', at);
     std::string_view line = text.substr(at, newline - at);
@@ -71,11 +72,13 @@ Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view
     line = line.substr(0, line.find('#'));
     const auto words = words_of(line);
     if (words.empty()) continue;
+
     const auto refuse = [&](const std::string& why) {
       return bad(cat(source, ":", line_number, ": ", why));
     };
     auto host = parse_host_line(words);
     if (!host) return refuse(host.status().message());
+
     const auto [known, is_new] = index_of.try_emplace(host->name, hosts.size());
     if (is_new) {
       hosts.push_back(*std::move(host));
@@ -86,6 +89,7 @@ Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view
     }
     lists_slots = lists_slots || host->slots == 0;
   }
+
   if (lists_slots) {
     for (auto& host : hosts) host.slots = std::max(host.slots, 1);
   }
@@ -108,6 +112,7 @@ Result<std::vector<Host>> parse_answer(std::string_view text, int slots_per_host
   std::vector<Host> hosts;
   std::unordered_map<std::string, Mention> known;
   int number = 0;
+
   for (std::size_t at = 0; at < text.size();) {
     const auto newline = text.find('\n', at);
     std::string_view line = text.substr(at, newline - at);
@@ -116,12 +121,14 @@ Result<std::vector<Host>> parse_answer(std::string_view text, int slots_per_host
     line = line.substr(0, line.find('#'));
     const auto words = words_of(line);
     if (words.empty()) continue;
+
     const auto refuse = [&](const std::string& why) {
       return Status(Code::invalid_argument, cat("line ", number, ": ", why));
     };
     auto host = parse_host_line(words);
     if (!host) return refuse(host.status().message());
     if (host->slots == 0) host->slots = slots_per_host;
+
     const auto [mention, is_new] = known.try_emplace(host->name, Mention{hosts.size(), number});
     if (!is_new) {
       if (hosts[mention->second.index] == *host) continue;

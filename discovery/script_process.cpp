@@ -95,12 +95,14 @@ void end_all(pid_t script, int& script_status, bool& script_reaped) {
 [[noreturn]] void keep(int control, int output, int errors, char* const* arguments) {
   ::setsid();
   set_signals_to_default();
+
   // A script that ends its parent (kill $PPID) would end the process that makes sure that nothing
   // of the script stays.
   sigset_t every;
   sigfillset(&every);
   ::sigprocmask(SIG_SETMASK, &every, nullptr);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+
   const int null = ::open("/dev/null", O_RDWR);
   const pid_t self = ::getpid();
   const pid_t script = ::fork();
@@ -108,10 +110,12 @@ void end_all(pid_t script, int& script_status, bool& script_reaped) {
     set_signals_to_default();
     become_script(self, null, output, errors, arguments);
   }
+
   for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null, standard);
   // Nobody's end of a link may stay open here when its owner is gone.
   if (control != kControl) ::dup2(control, kControl);
   close_descriptors(kControl + 1);
+
   int status = 127 << 8;
   if (script > 0) {
     bool reaped = false;

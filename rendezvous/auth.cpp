@@ -135,12 +135,14 @@ Verifier::Verdict Verifier::verify(std::string_view method, std::string_view tar
     verdict.reason = "the request is not signed with the job's token";
     return verdict;
   }
+
   const auto parameters = parse_authorization(authorization);
   if (!parameters) {
     verdict.reason =
         "the Authorization header is not of the form HVD1 client counter time body mac";
     return verdict;
   }
+
   text_.clear();
   append_request_text(text_, method, target, parameters->covered);
   const Digest digest = mac_({text_});
@@ -152,6 +154,7 @@ Verifier::Verdict Verifier::verify(std::string_view method, std::string_view tar
         "changed on its way";
     return verdict;
   }
+
   verdict.id = parameters->id;
   verdict.body_digest = parameters->body_digest;
   if (parameters->time > now + kTimeWindow || parameters->time < now - kTimeWindow ||
@@ -160,6 +163,7 @@ Verifier::Verdict Verifier::verify(std::string_view method, std::string_view tar
     verdict.reason = "the request's time is too far from the server's, or before it started";
     return verdict;
   }
+
   auto& client = clients_[verdict.id.client];
   if (!client.window.accept(verdict.id.counter)) {
     verdict.outcome = Outcome::repeated;

@@ -126,6 +126,7 @@ Result<std::map<std::string, std::string>> Client::wait_many(std::string_view sc
                                                              std::vector<std::string>* absent) {
   const std::string body = encode_bulk_keys(keys);
   const std::string shown = percent_encode(scope);
+
   for (;;) {
     const TimePoint now = Clock::now();
     const milliseconds poll = poll_time(deadline, now);
@@ -133,17 +134,20 @@ Result<std::map<std::string, std::string>> Client::wait_many(std::string_view sc
                                       cat("wait for ", keys.size(), " keys in /", shown)};
     const auto answer =
         connection_->ask(request, std::min(deadline, later(now, poll + kPollGrace)));
+
     const bool over = Clock::now() >= deadline;
     if (!answer.ok()) {
       if (over || answer.status().code() != Code::unavailable) return answer.status();
       continue;
     }
+
     HVD_RETURN_IF_ERROR(connection_->judge(*answer, request));
     auto values = decode_bulk_values(answer->body);
     HVD_RETURN_IF_ERROR(values.status());
     if (values->size() != keys.size()) {
       return Status(Code::data_loss, connection_->describe(request, "the answer has other keys"));
     }
+
     std::map<std::string, std::string> found;
     std::vector<std::string> missing;
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -153,6 +157,7 @@ Result<std::map<std::string, std::string>> Client::wait_many(std::string_view sc
         missing.push_back(keys[i]);
       }
     }
+
     if (missing.empty()) return found;
     if (over) {
       if (absent != nullptr) *absent = missing;

@@ -153,6 +153,7 @@ Status Client::Connection::receive_answer(ResponseHead& head, std::string& body,
                                           TimePoint deadline) {
   ResponseParser parser(head, kMaxAnswerHead);
   std::size_t used = 0;
+
   for (;;) {
     std::string reason;
     const auto progress = parser.feed(received_, used, reason);
@@ -167,6 +168,7 @@ Status Client::Connection::receive_answer(ResponseHead& head, std::string& body,
     received_.resize(had + (got.ok() ? *got : 0));
     HVD_RETURN_IF_ERROR(got.status());
   }
+
   received_.erase(0, used);
   const std::uint64_t size = head.content_length.value_or(kMaxAnswerBody + 1);
   if (size > kMaxAnswerBody) {
@@ -174,6 +176,7 @@ Status Client::Connection::receive_answer(ResponseHead& head, std::string& body,
   }
   body = received_.substr(0, size);
   received_.erase(0, body.size());
+
   while (body.size() < size) {
     const std::size_t had = body.size();
     const std::size_t more = std::min<std::size_t>(size - had, std::size_t{1} << 20);
@@ -190,6 +193,7 @@ Result<Client::Connection::Answer> Client::Connection::ask_once(const Request& r
   if (!socket_) {
     HVD_RETURN_IF_ERROR(connect(std::min(deadline, Clock::now() + options_.connect_timeout)));
   }
+
   const std::string digest = body_digest_text(request.body);
   const auto signature =
       signer_.sign({request.method, request.target, digest}, unix_now() + clock_offset_);
@@ -199,6 +203,7 @@ Result<Client::Connection::Answer> Client::Connection::ask_once(const Request& r
     bytes += cat("Content-Length: ", request.body.size(), "\r\n");
   }
   bytes += "\r\n";
+
   // A small body goes with the head in one packet; a large one is not copied for that.
   const bool together = request.body.size() <= 16'384;
   if (together) bytes += request.body;
@@ -207,6 +212,7 @@ Result<Client::Connection::Answer> Client::Connection::ask_once(const Request& r
   if (went.ok() && !together) went = send(request.body, deadline);
   // A server that refuses does not read the body to its end: its answer may be there all the same.
   if (!went.ok() && went.code() != Code::unavailable) return went;
+
   ResponseHead head;
   Answer answer;
   const Status received = receive_answer(head, answer.body, deadline);
@@ -214,6 +220,7 @@ Result<Client::Connection::Answer> Client::Connection::ask_once(const Request& r
   answer.status = head.status;
   answer.version = head.version;
   answer.time = head.time;
+
   if (!head.proof.empty()) {
     const SignedAnswer claim{head.status, head.version, head.time, sha256(answer.body)};
     if (!signer_.verify(signature.id, claim, head.proof)) {
@@ -221,6 +228,7 @@ Result<Client::Connection::Answer> Client::Connection::ask_once(const Request& r
     }
     answer.proved = true;
   }
+
   if (!went.ok() || !head.keep_alive || !received_.empty()) socket_.reset();
   return answer;
 }
@@ -230,6 +238,7 @@ Result<Client::Connection::Answer> Client::Connection::ask(const Request& reques
   const TimePoint begun = Clock::now();
   milliseconds next_pause = kFirstPause;
   bool clock_set = false;
+
   for (;;) {
     if (cancelled_) return Status(Code::aborted, describe(request, "cancelled"));
     const bool kept = static_cast<bool>(socket_);
@@ -237,6 +246,7 @@ Result<Client::Connection::Answer> Client::Connection::ask(const Request& reques
     auto answer = ask_once(request, later(deadline, kAnswerGrace), sent);
     if (sent && attempts != nullptr) ++*attempts;
     Status error = answer.status();
+
     if (answer.ok()) {
       const bool wrong_time = answer->proved && answer->status == 401 && answer->time != 0;
       if (wrong_time && !clock_set) {
@@ -258,6 +268,7 @@ Result<Client::Connection::Answer> Client::Connection::ask(const Request& reques
                              cat("the answer (", reason_of(answer->status, answer->body),
                                  ") is not signed with the job's token"));
     }
+
     socket_.reset();
     const Code code = error.code();
     if (code == Code::aborted || code == Code::invalid_argument || code == Code::unauthenticated ||
@@ -272,6 +283,7 @@ Result<Client::Connection::Answer> Client::Connection::ask(const Request& reques
       return Status(Code::unavailable,
                     describe(request, cat(error.message(), "; gave up at the deadline")));
     }
+
     // A kept connection may have been closed as idle just now; only a new one tells more.
     if (kept) continue;
     if (const Status paused = pause(next_pause, deadline); !paused.ok()) {

@@ -33,6 +33,7 @@ Status parse_option(std::string_view option, Target& target) {
     return Status(Code::invalid_argument, cat("option ", percent_encode(name), " is \"",
                                               percent_encode(value), "\", not ", wanted));
   };
+
   if (name == "wait") {
     const auto seconds = parse_number<double>(value);
     constexpr double kMost = 1e9;

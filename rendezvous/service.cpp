@@ -156,10 +156,12 @@ std::variant<Reply, PendingRead> Service::handle(const RequestHead& head, const 
     reply.body = make_value("ok\n");
     return reply;
   }
+
   const Digest digest = body.empty() ? empty_digest() : sha256(body);
   if (ticket.is_signed && ticket.body_digest != (body.empty() ? "-" : to_hex(as_view(digest)))) {
     return make_error(401, "the body is not the one that was signed");
   }
+
   if (!ticket.target_status.ok()) return make_error(400, ticket.target_status.message());
   const Target& target = ticket.target;
   const bool post = head.method == "POST";
@@ -167,6 +169,7 @@ std::variant<Reply, PendingRead> Service::handle(const RequestHead& head, const 
     return make_error(400, post ? "a bulk request's path is /<scope>"
                                 : "the path is not of the form /<scope>/<key>");
   }
+
   const bool get = head.method == "GET";
   const bool blocking = target.wait.has_value() || target.newer_than != 0;
   if ((target.expected && head.method != "PUT") ||
@@ -181,6 +184,7 @@ std::variant<Reply, PendingRead> Service::handle(const RequestHead& head, const 
     return make_error(400, cat("wait is ", target.wait->count() / 1000, " s; the limit is ",
                                limits_.max_wait.count() / 1000, " s"));
   }
+
   if (post) return handle_bulk(target, body);
   if (const Status name = store_.check_name(target.scope, target.key); !name.ok()) {
     return store_refusal(name);

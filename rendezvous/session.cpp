@@ -142,6 +142,7 @@ awaitable<Session::Got> Session::read_head() {
   RequestParser parser(head_, hub_->limits.max_header);
   bool begun = false;
   allow(hub_->limits.idle_timeout);
+
   for (;;) {
     std::size_t used = 0;
     std::string reason;
@@ -150,6 +151,7 @@ awaitable<Session::Got> Session::read_head() {
     take(used);
     if (progress == Progress::done) co_return Got::whole;
     ticket_.is_signed = false;
+
     if (progress == Progress::too_large) {
       Reply reply = make_error(431, cat("the header is larger than the limit, ",
                                         with_thousands(hub_->limits.max_header), " bytes"));
@@ -163,6 +165,7 @@ awaitable<Session::Got> Session::read_head() {
       co_await answer(reply);
       co_return Got::refused;
     }
+
     if (!begun && !unread().empty()) {
       begun = true;
       allow(hub_->limits.receive_timeout);
@@ -326,15 +329,18 @@ awaitable<void> Session::serve(std::unique_ptr<Session> session) {
   Hub& hub = *self.hub_;
   int in_one_go = 0;
   bool going_on = true;
+
   while (going_on && !hub.stopping) {
     const Got got = co_await self.read_head();
     if (got == Got::closed) co_return;
     if (got == Got::refused) break;
+
     auto refusal = hub.service.admit(self.head_, self.ticket_, hub.unix_now(Clock::now()));
     if (self.ticket_.proved) hub.strangers.remove(&self);
     if (self.ticket_.is_legacy && hub.on_refused_legacy_client) {
       hub.on_refused_legacy_client(self.head_.method, self.head_.target, self.origin_);
     }
+
     const std::size_t size = self.head_.content_length.value_or(0);
     if (!refusal && (size > hub.limits.max_total || hub.receiving > hub.limits.max_total - size)) {
       refusal = make_error(503, "too many bodies are on their way to this server; try again");
@@ -345,10 +351,12 @@ awaitable<void> Session::serve(std::unique_ptr<Session> session) {
       going_on = co_await self.answer(*refusal);
       continue;
     }
+
     std::string body;
     const Got got_body = co_await self.receive_body(size, body);
     if (got_body == Got::closed) co_return;
     if (got_body == Got::refused) break;
+
     auto outcome = hub.service.handle(self.head_, self.ticket_, std::move(body));
     if (auto* const pending = std::get_if<PendingRead>(&outcome)) {
       auto reply = co_await self.wait_for(*pending);
@@ -356,6 +364,7 @@ awaitable<void> Session::serve(std::unique_ptr<Session> session) {
       outcome = std::move(*reply);
       in_one_go = 0;
     }
+
     Reply& reply = std::get<Reply>(outcome);
     // Horovod's clients read to the end of the connection.
     if (!self.ticket_.is_signed) reply.close = true;
@@ -367,6 +376,7 @@ awaitable<void> Session::serve(std::unique_ptr<Session> session) {
       co_await asio::post(self.socket_.get_executor(), use_awaitable);
     }
   }
+
   if (!hub.stopping) co_await self.linger();
 }
 

@@ -28,6 +28,7 @@ std::exception_ptr exception_of(const runtime::Failure& failure, runtime::Kind k
   };
   const bool about_sets =
       kind == runtime::Kind::add_process_set || kind == runtime::Kind::remove_process_set;
+
   if (!failure.world_failed) {
     switch (failure.status.code()) {
       case Code::invalid_argument:
@@ -49,6 +50,7 @@ std::exception_ptr exception_of(const runtime::Failure& failure, runtime::Kind k
         break;
     }
   }
+
   return std::make_exception_ptr(CollectiveError(message, failure.rank, failure.host, message));
 }
 

@@ -100,6 +100,7 @@ void broadcast_parameters(std::span<const NamedTensor> tensors,
           cat("broadcast_parameters: \"", name, "\" stands twice in the list"));
     }
   }
+
   // Work that has been started is waited for, also after a failure: its memory is the caller's.
   std::vector<Handle> started;
   std::exception_ptr error;
@@ -111,6 +112,7 @@ void broadcast_parameters(std::span<const NamedTensor> tensors,
       if (!error) error = std::current_exception();
     }
   };
+
   for (const auto& [name, tensor] : tensors) {
     note([&, &name = name, &tensor = tensor] {
       started.push_back(broadcast_async(tensor, {.name = cat("broadcast_parameters.", name),

@@ -89,6 +89,7 @@ Result<WorldDocument> WorldDocument::from_json(std::string_view text) {
   const Json json = Json::parse(text, nullptr, false);
   WorldDocument world;
   bool sound = true;
+
   // Numbers as they must be: whole, not negative, not silently cut to fit.
   const auto number = [&sound](const Json& object, const char* name) {
     const Json& field = object.at(name);
@@ -101,6 +102,7 @@ Result<WorldDocument> WorldDocument::from_json(std::string_view text) {
     sound = sound && field.is_number_unsigned();
     return sound ? field.get<std::uint64_t>() : 0;
   };
+
   try {
     world.job_id = json.at("job").get<std::string>();
     world.generation = long_number(json, "generation");
@@ -108,6 +110,7 @@ Result<WorldDocument> WorldDocument::from_json(std::string_view text) {
     sound = sound && (state == "proposed" || state == "effective");
     world.state = state == "proposed" ? WorldState::proposed : WorldState::effective;
     if (json.contains("last")) world.last = json.at("last").get<bool>();
+
     const Json& members = json.at("members");
     sound = sound && members.is_array() && long_number(json, "size") == members.size();
     for (const auto& m : members) {
@@ -124,6 +127,7 @@ Result<WorldDocument> WorldDocument::from_json(std::string_view text) {
   } catch (const Json::exception&) {
     sound = false;
   }
+
   if (!sound) {
     return Status(Code::data_loss,
                   "world document: not JSON, or a field is missing or of the wrong type");

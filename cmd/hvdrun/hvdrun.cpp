@@ -294,18 +294,22 @@ int run(const CommandLine& line) {
   ignore_requests();
   const auto caller = take_caller();
   if (!caller.ok()) return fail(caller.status());
+
   auto values = gather(line);
   if (!values.ok()) return fail(values.status());
   set_up_log(*values);
   const auto environment = own_environment();
+
   if (line.action == Action::print_slurm_hosts) {
     const auto hosts = current_slurm_hosts(*values, environment);
     return hosts.ok() ? print_and_end(*hosts) : fail(hosts.status());
   }
+
   if (line.action == Action::run) {
     const Status alone = check_hvdrun_is_alone(process_environment());
     if (!alone.ok()) return fail(alone);
   }
+
   for (const auto& warning : warnings_of_misspelt_settings(environment)) {
     print_error(cat("warning: ", warning));
   }
@@ -317,9 +321,11 @@ int run(const CommandLine& line) {
                     "where it does not get the link to hvdrun: a program that calls hvd::init() ",
                     "fails there, or is a world of one. Instead: ", wrapper->remedy));
   }
+
   auto setup = set_up_job(line, *values, environment);
   if (!setup.ok()) return fail(setup.status());
   setup->spec.caller = *caller;
+
   if (line.action == Action::print_env)
     return print_and_end(environment_text(setup->spec.environment, setup->spec.host_variables));
   if (line.action == Action::dry_run) {
@@ -328,6 +334,7 @@ int run(const CommandLine& line) {
     }
     return print_and_end(dry_run_text(setup->spec, setup->plan));
   }
+
   if (const Status completed = complete(*setup, environment); !completed.ok()) {
     return fail(completed);
   }
@@ -339,6 +346,7 @@ int run(const CommandLine& line) {
 static int run_arguments(const std::vector<std::string>& arguments) {
   const auto line = parse_command_line(arguments);
   if (!line.ok()) return fail(line.status(), kExitUsage);
+
   switch (line->action) {
     case Action::help:
       return print_and_end(line->help);

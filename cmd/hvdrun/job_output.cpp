@@ -65,6 +65,7 @@ Console::Console(int out, int error, std::chrono::milliseconds stall_timeout,
     return cat("hvdrun: ", with_thousands(bytes), " bytes of output were dropped: nobody read ",
                stream, " for ", seconds_text(stall_timeout), "\n");
   };
+
   if (!same_) {
     StreamWriterOptions options;
     options.name = "standard error";
@@ -74,6 +75,7 @@ Console::Console(int out, int error, std::chrono::milliseconds stall_timeout,
     };
     error_ = std::make_unique<StreamWriter>(error, std::move(options));
   }
+
   StreamWriterOptions options;
   options.name = "standard output";
   options.stall_timeout = stall_timeout;

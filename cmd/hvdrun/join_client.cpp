@@ -229,6 +229,7 @@ Result<Joined> JoinClient::join() {
     if (!name.ok()) return name.status();
     host = std::move(*name);
   }
+
   const TimePoint deadline = Clock::now() + arguments_.join_timeout;
   // Many machines may be waiting for one hvdrun: they do not all come at the same moments.
   std::mt19937 random(std::random_device{}());
@@ -236,18 +237,22 @@ Result<Joined> JoinClient::join() {
   const auto part_of = [&](Duration pause) {
     return std::chrono::duration_cast<Duration>(pause * share(random));
   };
+
   // A job that has just been lost may not be ready for the next attempt.
   if (std::exchange(was_called_, true)) std::this_thread::sleep_for(part_of(kFirstPause));
+
   std::string said;
   for (auto pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
     // The file may be replaced meanwhile; a pipe cannot be read twice.
     if (!token_ || !rendezvous::is_inherited(arguments_.token_file)) {
       token_ = join_token(arguments_.token_file);
     }
+
     auto attempt = join_with(*token_, arguments_, host, deadline);
     if (auto* const joined = std::get_if<Joined>(&attempt)) return std::move(*joined);
     auto& join_failure = std::get<JoinFailure>(attempt);
     if (join_failure.final) return join_failure.why;
+
     const Duration left = deadline - Clock::now();
     if (left <= kLastAttempt) {
       return join_failure.why.with_context("could not join in time (--join-timeout)");

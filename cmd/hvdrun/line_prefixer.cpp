@@ -67,6 +67,7 @@ std::string LinePrefixer::push(std::string_view bytes) {
   if (!style_.tagged) return std::string(bytes);
   std::string out;
   out.reserve(bytes.size() + bytes.size() / 4);
+
   while (!bytes.empty()) {
     if (after_return_) {
       after_return_ = false;
@@ -76,6 +77,7 @@ std::string LinePrefixer::push(std::string_view bytes) {
         continue;
       }
     }
+
     const auto end = bytes.find_first_of("\n\r");
     const auto room = kLongestLine - unfinished_.size();
     const auto length = end == std::string_view::npos ? bytes.size() : end;

@@ -84,6 +84,7 @@ Result<std::string> setting_value(const Knob& setting, std::string_view text,
   const auto refuse = [&](std::string_view what) {
     return Status(Code::invalid_argument, cat(shown_as, "=", text, ": must be ", what));
   };
+
   if (setting.flag == "tag-output" && text != "rank" && text != "none") {
     return refuse("rank or none");
   }
@@ -99,6 +100,7 @@ Result<std::string> setting_value(const Knob& setting, std::string_view text,
   if (setting.flag == "network-interface" && !parse_interfaces(text)) {
     return refuse("names of interfaces, such as eth0 or eth0,ib0");
   }
+
   if (setting.flag == "hosts") {
     const Status hosts = discovery::parse_host_list(text).status();  // it names -H
     HVD_RETURN_IF_ERROR(shown_as == "--hosts" ? hosts : hosts.with_context(shown_as));

@@ -87,6 +87,7 @@ Heartbeats::Judgement Heartbeats::judge(TimePoint now) {
   Judgement judgement;
   if (watched_ == 0) return judgement;
   next_judgement_ = now + options_.timeout / kHeartbeatsPerTimeout;
+
   const Delay together = silent_together(now);
   bool delayed = false;
   bool at_once = false;
@@ -107,6 +108,7 @@ Heartbeats::Judgement Heartbeats::judge(TimePoint now) {
       at_once = true;
     }
   }
+
   judgement.delayed = !at_once && options_.orphan_timeout > options_.timeout;
   judgement.silent_for = judgement.delayed ? options_.orphan_timeout : options_.timeout;
   judgement.delay_begins = delayed && delay_ == Delay::none;

@@ -109,6 +109,7 @@ void Job::on(const event::StopRequested& event) {
   ++outcome_.stop_requests;
   const std::string signal = signal_text(event.signal_number);
   const bool at_once = event.signal_number == SIGQUIT;
+
   switch (state_) {
     case JobState::planned:
       outcome_.interrupt = event.signal_number;
@@ -246,11 +247,13 @@ void Job::settle() {
                                          cat("interrupted by ", signal_text(outcome_.interrupt))});
     return;
   }
+
   if (!policy_.discovers_hosts) settle_list();
   init_watch_.set_waiting(joined_.anybody && !workers_.absent().empty() && runs(), now_);
   if (deadlines_.rest <= now_) decide_within(kAtOnce);  // a host has rested
   for (int round = 0; round < kMaxDecisions && deadlines_.decision <= now_; ++round) decide();
   deadlines_.rest = roster_.budget().next_end(now_);
+
   if (policy_.changes_world && runs() && workers_.live().empty()) {
     const auto& members = worlds_.in_force().members;
     const bool all = std::all_of(members.begin(), members.end(), [&](const WorldMember& member) {
@@ -262,6 +265,7 @@ void Job::settle() {
       fail_with_cause("no worker of the world is left");
     }
   }
+
   if ((state_ == JobState::stopping || state_ == JobState::killing) && workers_.live().empty()) {
     move(JobState::closing);
   }

@@ -92,6 +92,7 @@ void Job::worker_failed(std::size_t index, const std::string& how, int exit_code
   std::optional<CommonCause::Verdict> fault;
   workers_[index].exit_code = exit_code;
   const bool leaves = !worker.leaves.empty();
+
   if (!by_itself && wanted) group_.hit();
   const bool is_blamed = !is_plain_group() || may_blame_group();
   const bool can_have_common_cause =
@@ -102,14 +103,17 @@ void Job::worker_failed(std::size_t index, const std::string& how, int exit_code
     fault = common_cause_.failed({worker.member.incarnation, place, how, generation}, situation(),
                                  now_);
   }
+
   end(index, never_ran ? WorkerState::never_started : WorkerState::exited);
   workers_[index].how = how;
   decide_within(was_member ? options_.elastic.loss_gather : kAtOnce);
+
   if (stop_has_begun() || !wanted) return;
   if (!policy_.restarts_workers) {
     fail_with(worker, how, exit_code);
     return;
   }
+
   note_cause(worker, how, exit_code);
   const bool at_the_end = state_ == JobState::ending;
   if (fault) {
@@ -124,6 +128,7 @@ void Job::worker_failed(std::size_t index, const std::string& how, int exit_code
     warn(cat(name, " ", how, " while the job was ending"));
     return;
   }
+
   const bool is_counted = is_plain_group() && options_.elastic.max_restarts >= 0;
   if (leaves || is_counted || (by_itself && is_plain_group() && group_.is_hit())) {
     failures_.tell_later(index);

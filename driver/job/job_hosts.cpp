@@ -345,6 +345,7 @@ void Job::on_host_deadlines() {
     JobHost& host = hosts_[index];
     if (host.deadline > now_) continue;
     host.deadline = kNever;
+
     switch (host.state) {
       case HostState::ready:
         if (!policy_.discovers_hosts) {
@@ -376,6 +377,7 @@ void Job::on_host_deadlines() {
         break;
     }
   }
+
   if (!unstarted.empty()) fail_unstarted(unstarted);
 }
 

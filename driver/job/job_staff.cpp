@@ -39,6 +39,7 @@ void Job::form_first_world() {
   bool settled = true;
   bool program_is_missing = !roster_.used().empty();
   int room_in_order = 0;  // on hosts before the first that is still on its way
+
   for (const auto& found : roster_.used()) {
     const auto host = hosts_.current(found.host.name);
     const HostError* const error = roster_.error_of(found.host.name);
@@ -52,6 +53,7 @@ void Job::form_first_world() {
         program_is_missing && error != nullptr &&
         (error->step == Step::find_program || error->step == Step::change_directory);
   }
+
   if (settled && program_is_missing) {
     JobFailure failure;
     for (const auto& found : roster_.used()) {
@@ -63,6 +65,7 @@ void Job::form_first_world() {
     fail(std::move(failure), first.error.exit_code);
     return;
   }
+
   if (room < std::max(options_.elastic.limits.least, 1)) return;
   // As many as are wanted are waited for, for a while, and the hosts that were named first; without
   // a number all that are on their way.
@@ -73,6 +76,7 @@ void Job::form_first_world() {
     deadlines_.decision = std::min(deadlines_.decision, deadline);
     return;
   }
+
   const Limits limits = options_.elastic.limits;
   const auto places = staff(roster_.rooms(now_), {}, limits).launch;
   const auto size = static_cast<std::size_t>(world_size(static_cast<int>(places.size()), limits));
@@ -172,6 +176,7 @@ void Job::staff_slots() {
   }
   release_those_beyond_the_most(released);
   release_slow(released);
+
   for (const std::size_t index : std::set<std::size_t>(workers_.live())) {
     JobWorker& one = workers_[index];
     if (one.leaves.empty() || one.membership == MemberStatus::removed) continue;
@@ -185,6 +190,7 @@ void Job::staff_slots() {
       let_go(index, one.leaves);
     }
   }
+
   // Some that failed live, and their slots come free when they end.
   auto staying = occupants();
   std::erase_if(staying, [this](const Occupant& one) {

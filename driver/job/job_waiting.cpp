@@ -68,6 +68,7 @@ std::string Job::preparing_text(TimePoint now) const {
 
 std::string Job::change_text(const WorldDocument& next) const {
   if (worlds_.in_force().members.empty()) return {};
+
   const auto members_of = [](const WorldDocument& world) {
     std::set<Incarnation> members;
     for (const auto& member : world.members) members.insert(member.incarnation);
@@ -75,6 +76,7 @@ std::string Job::change_text(const WorldDocument& next) const {
   };
   const auto before = members_of(worlds_.in_force());
   const auto after = members_of(next);
+
   std::vector<std::pair<std::string, std::vector<std::string>>> changes;  // what, and whom
   const auto add = [&](const std::string& what, const std::string& who) {
     const auto same = std::find_if(changes.begin(), changes.end(),
@@ -85,6 +87,7 @@ std::string Job::change_text(const WorldDocument& next) const {
       same->second.push_back(who);
     }
   };
+
   for (const auto& member : worlds_.in_force().members) {
     if (after.count(member.incarnation) != 0) continue;
     const JobWorker& one = workers_.of(member.incarnation);
@@ -99,6 +102,7 @@ std::string Job::change_text(const WorldDocument& next) const {
     if (before.count(member.incarnation) != 0) continue;
     add("joined", member.worker());
   }
+
   std::vector<std::string> parts;
   for (const auto& [what, who] : changes) {
     if (parts.size() == kMaxChanges) {

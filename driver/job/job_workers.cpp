@@ -102,16 +102,19 @@ void Job::hear(std::size_t index, WorkerState said) {
     if (early.size() < kMaxSaidEarly) early.push_back(said);
     return;
   }
+
   const bool in_turn = said == WorkerState::done ? worker.state == WorkerState::initialised
                                                  : worker.state == WorkerState::running ||
                                                        worker.state == WorkerState::done;
   if (!in_turn) return;
   // A group that stops begins anew as if nobody had called it.
   if (group_.stops() && worker.membership == MemberStatus::removed) return;
+
   // Only a member that takes its word back makes the job go on; a late one does not.
   const bool is_back =
       worker.state == WorkerState::done && worker.membership == MemberStatus::member;
   workers_.move(index, said);
+
   if (said == WorkerState::initialised) {
     workers_[index].joined = true;
     // A member needs nothing else to join; one that comes still has to get warm.
@@ -250,6 +253,7 @@ void Job::stop_waiting_for(std::size_t index) {
     let_go(index, worker.leaves);  // no commit has made it a member
     return;
   }
+
   const std::string name = worker.member.worker();
   const std::string grace = cat(seconds_text(options_.elastic.leave_grace), " (--leave-grace)");
   const bool is_alone =
@@ -261,6 +265,7 @@ void Job::stop_waiting_for(std::size_t index) {
   const bool was_needed = std::all_of(
       worlds_.proposed().begin(), worlds_.proposed().end(),
       [&](const auto& proposed) { return has_member(proposed.second, worker.member.incarnation); });
+
   // What is drained is not taken away: its workers can wait for others to take their place.
   const bool is_drained = roster_.requests().is_drained(worker.member.host, worker.member.slot) &&
                           !worker.keeps_leaving;
@@ -268,12 +273,14 @@ void Job::stop_waiting_for(std::size_t index) {
   const bool has_only_copy = is_alone || (worker.has_state && !has_heirs);
   const bool can_wait = is_drained && was_needed;
   const bool hands_on = has_only_copy && may_get_heir(worker);
+
   if (can_wait || hands_on) {
     if (!can_wait) say(cat(name, " has the only copy of the state: it stays until others have it"));
     workers_[index].leave_by = now_ + options_.elastic.leave_grace;
     workers_.renew_deadline(index);
     return;
   }
+
   if (is_alone) {
     failures_.lose_state(cat("the state is lost: ", name,
                              " had the only copy of it and was to leave (", worker.leaves,
@@ -286,6 +293,7 @@ void Job::stop_waiting_for(std::size_t index) {
     warn(cat(name, " came to no commit within ", grace, " (", worker.leaves,
              "); the others go on without it"));
   }
+
   if (!is_alone && has_only_copy) {
     failures_.lose_state(cat(name,
                              ", the last worker that was known to have the state, was to leave (",
@@ -322,6 +330,7 @@ void Job::on(const event::Exited& event) {
   if (found == nullptr) return;
   const std::size_t index = index_of(event.incarnation);
   JobWorker& worker = workers_[index];
+
   const WorkerState before = worker.state;
   const bool runs = before == WorkerState::running || before == WorkerState::initialised ||
                     before == WorkerState::done;
@@ -333,10 +342,12 @@ void Job::on(const event::Exited& event) {
                ", with code ", event.exit_code, " and signal ", event.signal_number));
     return;
   }
+
   const bool was_done = before == WorkerState::done;
   const std::string how =
       cat(exit_text(event), was_done ? " after it had said that its work was done" : "");
   const bool well = event.exit_code == 0 && event.signal_number == 0;
+
   if (stop_has_begun()) {
     end(index, WorkerState::exited);
   } else if (worker.membership == MemberStatus::removed) {

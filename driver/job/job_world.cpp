@@ -22,6 +22,7 @@ void Job::decide() {
   if (grows) start_agents();
   plan_list();
   if (stop_has_begun()) return;
+
   if (state_ == JobState::preparing) {
     form_first_world();
   } else if (is_plain_group()) {
@@ -45,6 +46,7 @@ void Job::decide() {
     if (grows) staff_slots();
     reform();
   }
+
   if (stop_has_begun()) return;
   for (const std::size_t index : std::exchange(launches_, {})) {
     actions_.emplace_back(action::Launch{workers_[index].host, workers_[index].member});
@@ -193,6 +195,7 @@ void Job::reform_now() {
     if (left > 0) publish(WorldState::effective, gone, {});
     return;
   }
+
   // Workers that are to leave stay: they may be the only holders of the state. They leave at the
   // next commit.
   // To be suspended they need not be enough to work.
@@ -200,6 +203,7 @@ void Job::reform_now() {
       static_cast<std::size_t>(is_to_suspend() ? 1 : std::max(options_.elastic.limits.least, 1));
   const std::size_t left = now.staying.size() + now.leaving.size();
   const std::size_t there = left + now.standby;
+
   // No fewer than before, though that world may have been one above the most to hand the state
   // over.
   const Limits limits = limits_now();
@@ -207,11 +211,13 @@ void Job::reform_now() {
   if (limits.most != 0) before = std::min(before, limits.most);
   const auto size = static_cast<std::size_t>(
       std::max(world_size(static_cast<int>(there + now.joining), limits), before));
+
   const auto come = newcomers(is_to_suspend() ? 0 : size - std::min(size, left));
   if (left + come.size() < least) {
     fall_short(left + come.size());
     return;
   }
+
   std::vector<Incarnation> gone = now.lost;
   for (const auto& member : worlds_.in_force().members) {
     const JobWorker& one = workers_.of(member.incarnation);
@@ -220,11 +226,13 @@ void Job::reform_now() {
         std::find(now.lost.begin(), now.lost.end(), member.incarnation) != now.lost.end();
     if (ended && !is_lost) gone.push_back(member.incarnation);
   }
+
   if (reset_is_one_too_many()) return;
   if (state_ == JobState::waiting) {
     move(JobState::running);
     deadlines_.state = kNever;
   }
+
   publish(WorldState::effective, gone, come);
   if (is_to_suspend()) {
     propose_last_world();
@@ -356,6 +364,7 @@ void Job::publish(WorldState state, const std::vector<Incarnation>& gone,
 
 void Job::take_into_force(WorldDocument world) {
   const WorldDocument before = worlds_.take_into_force(std::move(world));
+
   // Another commit may have followed, to a world that is proposed still.
   std::vector<std::vector<Incarnation>> later;
   for (const auto& [generation, proposed] : worlds_.proposed())
@@ -365,6 +374,7 @@ void Job::take_into_force(WorldDocument world) {
       return std::binary_search(incarnations.begin(), incarnations.end(), incarnation);
     });
   };
+
   std::set<Incarnation> members;
   for (const auto& member : worlds_.in_force().members) {
     members.insert(member.incarnation);
@@ -380,6 +390,7 @@ void Job::take_into_force(WorldDocument world) {
     joined_.a_member = joined_.a_member || one.joined;
     workers_.renew_deadline(member.incarnation - 1);
   }
+
   for (const auto& member : before.members) {
     const JobWorker& one = workers_.of(member.incarnation);
     if (members.count(member.incarnation) != 0 || has_ended(one.state) ||

@@ -45,6 +45,7 @@ Staffing staff(const std::vector<Room>& rooms, const std::vector<Occupant>& occu
                                ? kMaxWorkers
                                : std::min(kMaxWorkers, static_cast<std::size_t>(limits.most) +
                                                            static_cast<std::size_t>(limits.spares));
+
   std::vector<Use> uses;
   uses.reserve(rooms.size());
   std::unordered_map<std::string_view, std::size_t> use_of;
@@ -53,6 +54,7 @@ Staffing staff(const std::vector<Room>& rooms, const std::vector<Occupant>& occu
     use_of.emplace(room.host, uses.size());
     uses.push_back({&room, {}, false});
   }
+
   Staffing staffing;
   std::size_t kept = 0;
   for (const auto& occupant : occupants) {
@@ -69,6 +71,7 @@ Staffing staff(const std::vector<Room>& rooms, const std::vector<Occupant>& occu
     uses[use->second].taken.push_back(occupant.slot);
     uses[use->second].has_members = uses[use->second].has_members || occupant.member;
   }
+
   std::size_t left = most - kept;
   for (const bool with_members : {true, false}) {
     for (const auto& use : uses) {

@@ -60,6 +60,7 @@ WorldMetrics::WorldMetrics(prometheus::Registry& registry, const JobStart& start
                               "has.")
                      .Add({})) {
   if (!std::holds_alternative<JobStart::Elastic>(start.workers)) return;
+
   const Limits& limits = start.options.elastic.limits;
   add_limit(registry, "hvd_world_min_size", "Smallest world with which the job goes on (--min-np).",
             limits.least);

@@ -21,6 +21,7 @@ std::map<std::string, std::string, std::less<>> own_variables(const JobEnvironme
   const std::string cross_rank = cat(member.cross_rank);
   const std::string cross_size = cat(member.cross_size);
   const std::string port = cat(job.rendezvous_port);
+
   std::map<std::string, std::string, std::less<>> variables{
       {"HVD_RANK", rank},
       {"HVD_SIZE", size},
@@ -63,6 +64,7 @@ std::map<std::string, std::string, std::less<>> own_variables(const JobEnvironme
       {"TORCHELASTIC_MAX_RESTARTS",
        cat(job.max_restarts < 0 ? std::numeric_limits<int>::max() : job.max_restarts)},
   };
+
   if (!host.labels.empty()) variables.emplace("HVD_HOST_LABELS", host.labels);
   if (job.elastic) variables.insert({{"HVD_ELASTIC", "1"}, {"HOROVOD_ELASTIC", "1"}});
   return variables;

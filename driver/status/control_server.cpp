@@ -133,6 +133,7 @@ const ControlServer::Callbacks::Change* ControlServer::change_at(std::string_vie
 void ControlServer::answer(const HttpRequest& request, const HttpListener::Answer& answer) {
   const std::string asked = cat(request.method, " ", request.target);
   const Callbacks::Change* const change = change_at(request.target);
+
   if (!may_ask(request.socket)) {
     answer({403, "this job belongs to another user\n"});
   } else if (asked == "GET /status") {

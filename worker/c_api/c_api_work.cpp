@@ -93,6 +93,7 @@ std::shared_ptr<Work> start(std::vector<adapter::Submission> submissions,
   if (with_output || allocate != nullptr) {
     results = std::make_shared<std::vector<Result>>(bare ? 0 : submissions.size());
   }
+
   for (std::size_t i = 0; i < submissions.size(); ++i) {
     auto& work = submissions[i];
     if (with_output && !bare) {
@@ -107,6 +108,7 @@ std::shared_ptr<Work> start(std::vector<adapter::Submission> submissions,
       return room;
     };
   }
+
   const auto room = results ? worker::Room::given : worker::Room::made;
   auto pending = grouped ? worker::start_group(std::move(submissions), options.name(), call, room)
                          : worker::start(std::move(submissions.front()), options.name(), room);

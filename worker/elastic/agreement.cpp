@@ -73,6 +73,7 @@ Result<Resume> decide_resume(const std::vector<Vote>& votes, CommitId high_water
     if (vote.holds.run == run) resume.id = std::max(resume.id, vote.holds);
   }
   // This world, or one before, began from nothing; or nothing was committed in this run.
+
   const bool is_void = high_water.sequence == 0 || high_water.run < run;
   const bool lost = !is_void && resume.id < high_water;
   if (lost && !votes.front().can_load) {
@@ -83,16 +84,19 @@ Result<Resume> decide_resume(const std::vector<Vote>& votes, CommitId high_water
                                        : cat("the newest state left is of ", to_text(resume.id)),
                       ". A loader (StateOptions::loader) could go on from a checkpoint."));
   }
+
   if (lost || resume.id.none()) {
     resume.from = lost ? Resume::From::loader : Resume::From::beginning;
     resume.id = {generation, 0, run};
   }
+
   const auto vote_of = [&votes](int rank) { return votes[static_cast<std::size_t>(rank)]; };
   for (int rank = 0; rank < static_cast<int>(votes.size()); ++rank) {
     const bool holds =
         resume.from == Resume::From::state ? vote_of(rank).holds == resume.id : rank == 0;
     (holds ? resume.holders : resume.receivers).push_back(rank);
   }
+
   const Vote first = vote_of(resume.holders.front());
   for (const int rank : resume.holders) {
     if (vote_of(rank).sizes_digest == first.sizes_digest) resume.senders.push_back(rank);

@@ -251,6 +251,7 @@ void AgentChannel::handle(const Frame& frame) {
     default:
       break;
   }
+
   HVD_LOG(warning, "the agent sent something that cannot be read, of kind " << frame.kind);
 }
 

@@ -66,9 +66,11 @@ Result<Membership::Entry> Membership::next(TimePoint again_at, TimePoint deadlin
       HVD_RETURN_IF_ERROR(agent_.send_ready());
     }
   }
+
   changed_.wait_until(lock, std::min(again_at, deadline), [this] {
     return abandoned_ || follower_.next() != nullptr || follower_.is_out() || agent_.stop_reason();
   });
+
   if (abandoned_) {
     return Status(Code::failed_precondition, "this process has called hvd::shutdown()");
   }
@@ -81,6 +83,7 @@ Result<Membership::Entry> Membership::next(TimePoint again_at, TimePoint deadlin
   if (follower_.next() == nullptr && deadline <= again_at) {
     return Status(Code::deadline_exceeded, "there is no newer world yet");
   }
+
   if (const auto* document = follower_.next()) {
     current_.document = *document;
     current_.round = 1;
@@ -88,6 +91,7 @@ Result<Membership::Entry> Membership::next(TimePoint again_at, TimePoint deadlin
   } else if (announced_) {
     ++current_.round;
   }
+
   announced_ = false;
   current_.interrupt = std::make_shared<runtime::Interrupt>();
   const auto& welcome = agent_.welcome();

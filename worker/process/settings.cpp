@@ -102,6 +102,7 @@ Status read_tuning(const EnvironmentLookup& lookup, runtime::TuningOptions& tuni
 Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
   Settings settings;
   runtime::Config& config = settings.config;
+
   HVD_RETURN_IF_ERROR(read_number("HVD_FUSION_THRESHOLD", lookup, [&](double bytes) {
     config.fusion_threshold = static_cast<std::size_t>(bytes);
   }));
@@ -115,6 +116,7 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
       read_number("HVD_DETERMINISTIC", lookup, [&](double on) { config.deterministic = on != 0; }));
   HVD_RETURN_IF_ERROR(read_number("HVD_DYNAMIC_PROCESS_SETS", lookup,
                                   [&](double on) { settings.dynamic_process_sets = on != 0; }));
+
   // The two are the same for processors (runtime/ops/hierarchy.h).
   for (const auto* const name : {"HVD_HIERARCHICAL_ALLREDUCE", "HVD_TORUS_ALLREDUCE"}) {
     HVD_RETURN_IF_ERROR(read_number(name, lookup, [&](double on) {
@@ -123,12 +125,14 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
   }
   HVD_RETURN_IF_ERROR(read_number("HVD_HIERARCHICAL_ALLGATHER", lookup,
                                   [&](double on) { config.hierarchical_allgather = on != 0; }));
+
   HVD_RETURN_IF_ERROR(read_tuning(lookup, config.tuning));
   HVD_RETURN_IF_ERROR(
       read_number("HVD_SHARED_MEMORY", lookup, [&](double on) { config.shared_memory = on != 0; }));
   HVD_RETURN_IF_ERROR(read_number("HVD_NUM_NCCL_STREAMS", lookup, [&](double count) {
     config.gpu_lanes = static_cast<int>(count);
   }));
+
   HVD_RETURN_IF_ERROR(read_number("HVD_STALL_CHECK_TIME_SECONDS", lookup,
                                   [&](double count) { config.stall_warning = seconds(count); }));
   HVD_RETURN_IF_ERROR(read_number("HVD_STALL_SHUTDOWN_TIME_SECONDS", lookup,
@@ -139,6 +143,7 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
   HVD_RETURN_IF_ERROR(read_number("HVD_COLLECTIVE_TIMEOUT", lookup, [&](double count) {
     config.collective_timeout = seconds(count);
   }));
+
   auto operations = text_of("HVD_CPU_OPERATIONS", lookup);
   HVD_RETURN_IF_ERROR(operations.status());
   for (const auto known : {runtime::CpuOperations::mpi, runtime::CpuOperations::ccl}) {
@@ -146,6 +151,7 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
   }
   HVD_RETURN_IF_ERROR(read_number("HVD_MPI_THREADS_DISABLE", lookup,
                                   [&](double disable) { config.mpi_threads = disable == 0; }));
+
   auto transport = text_of("HVD_TRANSPORT", lookup);
   HVD_RETURN_IF_ERROR(transport.status());
   if (transport->value_or("hvd") == "gloo-tcp") config.transport = runtime::Transport::gloo_tcp;
@@ -157,6 +163,7 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
                   cat("HVD_SOCKETS_PER_PAIR=", config.sockets_per_pair,
                       " is for HVD_TRANSPORT=hvd: gloo-tcp has one connection for each pair"));
   }
+
   HVD_RETURN_IF_ERROR(read_ports(lookup, config));
   HVD_RETURN_IF_ERROR(read_number("HVD_START_TIMEOUT", lookup,
                                   [&](double count) { config.connect_timeout = seconds(count); }));

@@ -62,6 +62,7 @@ inline std::optional<DataType> data_type_of(at::ScalarType type) {
     default:
       break;
   }
+
   // Types that newer versions have.
   const std::string name = c10::toString(type);
   if (name == "UInt16") return DataType::uint16;
