@@ -14,6 +14,37 @@
 namespace hvd::discovery {
 namespace {
 
+// The lines of a text that say something, without their comments.
+class HostLines {
+ public:
+  explicit HostLines(std::string_view text) : rest_(text) {}
+
+  // The words of the next one; none at the end.
+  std::vector<std::string> next() {
+    while (!rest_.empty()) {
+      const auto end = std::min(rest_.find('\n'), rest_.size());
+      const std::string_view line = rest_.substr(0, end);
+      rest_.remove_prefix(std::min(end + 1, rest_.size()));
+      ++number_;
+      auto words = words_of(line.substr(0, line.find('#')));
+      if (!words.empty()) return words;
+    }
+    return {};
+  }
+  // The number of the line that next() has given, from 1 on.
+  int number() const { return number_; }
+
+ private:
+  std::string_view rest_;
+  int number_ = 0;
+};
+
+// A host in an answer.
+struct Mention {
+  std::size_t index = 0;
+  int line = 0;
+};
+
 // A host that was named before: Open MPI's reading, in which each mention adds its slots, and one
 // slot if it says none.
 Status add_mention(Host& earlier, const Host& again) {
@@ -62,19 +93,11 @@ Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view
   std::vector<Host> hosts;
   std::map<std::string, std::size_t> index_of;
   bool lists_slots = false;
-  int line_number = 0;
 
-  for (std::size_t at = 0; at < text.size();) {
-    const auto newline = text.find('\n', at);
-    std::string_view line = text.substr(at, newline - at);
-    at = newline == std::string_view::npos ? text.size() : newline + 1;
-    ++line_number;
-    line = line.substr(0, line.find('#'));
-    const auto words = words_of(line);
-    if (words.empty()) continue;
-
+  HostLines lines(text);
+  for (auto words = lines.next(); !words.empty(); words = lines.next()) {
     const auto refuse = [&](const std::string& why) {
-      return bad(cat(source, ":", line_number, ": ", why));
+      return bad(cat(source, ":", lines.number(), ": ", why));
     };
     auto host = parse_host_line(words);
     if (!host) return refuse(host.status().message());
@@ -99,37 +122,21 @@ Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view
   return hosts;
 }
 
-namespace {
-
-struct Mention {
-  std::size_t index = 0;  // in the answer
-  int line = 0;
-};
-
-}  // namespace
-
 Result<std::vector<Host>> parse_answer(std::string_view text, int slots_per_host) {
   std::vector<Host> hosts;
   std::unordered_map<std::string, Mention> known;
-  int number = 0;
 
-  for (std::size_t at = 0; at < text.size();) {
-    const auto newline = text.find('\n', at);
-    std::string_view line = text.substr(at, newline - at);
-    at = newline == std::string_view::npos ? text.size() : newline + 1;
-    ++number;
-    line = line.substr(0, line.find('#'));
-    const auto words = words_of(line);
-    if (words.empty()) continue;
-
+  HostLines lines(text);
+  for (auto words = lines.next(); !words.empty(); words = lines.next()) {
     const auto refuse = [&](const std::string& why) {
-      return Status(Code::invalid_argument, cat("line ", number, ": ", why));
+      return bad(cat("line ", lines.number(), ": ", why));
     };
     auto host = parse_host_line(words);
     if (!host) return refuse(host.status().message());
     if (host->slots == 0) host->slots = slots_per_host;
 
-    const auto [mention, is_new] = known.try_emplace(host->name, Mention{hosts.size(), number});
+    const auto [mention, is_new] =
+        known.try_emplace(host->name, Mention{hosts.size(), lines.number()});
     if (!is_new) {
       if (hosts[mention->second.index] == *host) continue;
       return refuse(cat("the host ", host->name, " is named in line ", mention->second.line,
