@@ -84,6 +84,14 @@ def built_in_of(compression: Any) -> int | None:
     return compression if isinstance(compression, int) else getattr(compression, "built_in", None)
 
 
+class TakesCompressors:
+    """Adapters of frameworks whose calls take a Compressor; a program's own is around the call."""
+
+    def compression(self, given: Any) -> int:
+        """As in Adapter."""
+        return built_in_of(given) or 0
+
+
 def compressed(
     compression: Any, tensors: Sequence[Any], reduce: Callable[[list[Any], int], list[Any]]
 ) -> list[Any]:

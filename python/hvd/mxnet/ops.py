@@ -17,7 +17,7 @@ import numpy as np
 
 from hvd._collectives import Collectives
 from hvd.arrays import _Arrays
-from hvd.compression import built_in_of
+from hvd.compression import TakesCompressors
 
 _COPIED = ("bool", "int8")  # types that MXNet takes from NumPy only by a copy
 
@@ -36,7 +36,7 @@ def _memory_of(array: mx.nd.NDArray) -> np.ndarray[Any, Any]:
     return np.frombuffer(raw, dtype).reshape(array.shape)
 
 
-class _NdArrays(_Arrays):
+class _NdArrays(TakesCompressors, _Arrays):
     """NDArrays, which hvd reads and changes where they lie."""
 
     def read(self, given: Any) -> np.ndarray[Any, Any]:
@@ -51,9 +51,6 @@ class _NdArrays(_Arrays):
         array = self.read(given)
         mx.base.check_call(mx.base._LIB.MXNDArrayWaitToWrite(given.handle))
         return array
-
-    def compression(self, given: Any) -> int:
-        return built_in_of(given) or 0
 
     def rows_of(self, splits: Any) -> list[int]:
         if isinstance(splits, mx.nd.NDArray):

@@ -18,7 +18,7 @@ from hvd import _core, _work
 from hvd._collectives import Adapter, Collectives
 from hvd._work import TYPES, Handle
 from hvd.arrays import array_of
-from hvd.compression import built_in_of
+from hvd.compression import TakesCompressors
 from hvd.errors import InvalidArgumentError, UnsupportedTypeError, is_found_together
 
 # TensorFlow 2.13 makes no empty tensors of these types.
@@ -31,7 +31,7 @@ def _memory_of(tensor: tf.Tensor) -> np.ndarray[Any, Any]:
     return np.asarray(tensor if tensor.shape.rank else tf.reshape(tensor, [1]))
 
 
-class _Tensors(Adapter[tf.Tensor]):
+class _Tensors(TakesCompressors, Adapter[tf.Tensor]):
     names_by_kind = True
 
     def read(self, given: Any) -> tf.Tensor:
@@ -63,9 +63,6 @@ class _Tensors(Adapter[tf.Tensor]):
         address, shape, _, _ = result
         dtype = np.dtype(like.dtype.as_numpy_dtype)
         return tf.constant(array_of(work, address, shape, dtype), like.dtype)
-
-    def compression(self, given: Any) -> int:
-        return built_in_of(given) or 0
 
     def rows_of(self, splits: Any) -> list[int]:
         return _work.whole_numbers(np.asarray(splits).ravel().tolist())

@@ -10,12 +10,12 @@ import torch
 
 from hvd import _core, _work
 from hvd._collectives import Adapter, Collectives
+from hvd.compression import TakesCompressors
 
-from .compression import built_in_of
 from .tensors import TYPES, owner_of, result_tensor, stream_of, tensor_tuple, writing
 
 
-class _Tensors(Adapter[torch.Tensor]):
+class _Tensors(TakesCompressors, Adapter[torch.Tensor]):
     """Dense tensors; those whose elements are scattered by way of a copy."""
 
     names_by_kind = True
@@ -66,9 +66,6 @@ class _Tensors(Adapter[torch.Tensor]):
 
     def stream(self, tensors: Sequence[torch.Tensor]) -> int:
         return stream_of(tensors[0]) if tensors else -1
-
-    def compression(self, given: Any) -> int:
-        return built_in_of(given) or 0
 
 
 class _TensorsOfPrograms(_Tensors):
