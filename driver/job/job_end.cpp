@@ -39,7 +39,7 @@ void Job::go_on_if_nobody_is_done() {
   // Those, too, without whom the others formed a world to finish.
   const bool any_done =
       std::any_of(workers_.live().begin(), workers_.live().end(), [&](std::size_t index) {
-        return workers_[index].state == WorkerState::done && workers_[index].leaves.empty();
+        return workers_[index].state == WorkerState::done && !workers_[index].is_to_leave();
       });
   if (!anybody_completed() && !any_done) move(JobState::running);
 }

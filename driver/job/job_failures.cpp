@@ -30,7 +30,7 @@ void Job::tell_failures(const std::vector<SlotPlace>& started_again) {
         std::any_of(started_again.begin(), started_again.end(), [&](const SlotPlace& place) {
           return place.host == one.member.host && place.slot == one.member.slot;
         });
-    warn(cat(one.member.worker(), " ", one.how, one.leaves.empty() ? "" : " before it could leave",
+    warn(cat(one.member.worker(), " ", one.how, one.is_to_leave() ? " before it could leave" : "",
              is_started ? "; its slot is started again" : ""));
   }
 }
@@ -91,7 +91,7 @@ void Job::worker_failed(std::size_t index, const std::string& how, int exit_code
   const bool wanted = worker.membership != MemberStatus::removed;
   std::optional<CommonCause::Verdict> fault;
   workers_[index].exit_code = exit_code;
-  const bool leaves = !worker.leaves.empty();
+  const bool leaves = worker.is_to_leave();
 
   if (!by_itself && wanted) group_.hit();
   const bool is_blamed = !is_plain_group() || may_blame_group();

@@ -42,7 +42,7 @@ void Job::hear_left(std::size_t index, const std::string& reason) {
   const JobWorker& worker = workers_[index];
   if (stop_has_begun() || has_ended(worker.state) || worker.membership == MemberStatus::removed)
     return;
-  if (!worker.leaves.empty()) {
+  if (worker.is_to_leave()) {
     expect_exit(index);  // as it was asked to, though at no commit
     decide_within(options_.elastic.loss_gather);
     return;

@@ -19,14 +19,17 @@ void Job::on(const event::FoundSlow& event) {
   const std::size_t index = index_of(event.incarnation);
   if (index == workers_.size() || has_ended(workers_[index].state)) return;
   JobWorker& worker = workers_[index];
-  worker.is_slow = event.is_slow;
+  if (!event.is_slow) {
+    worker.pace = Pace::keeps_up;
+  } else if (worker.pace == Pace::keeps_up) {
+    worker.pace = Pace::slow;
+  }
   if (!options_.elastic.replaces_slow) return;
-  if (!event.is_slow) worker.gives_way = false;
   decide_within(kAtOnce);
   if (!event.is_slow || !may_replace_slow() || worker.membership != MemberStatus::member) return;
 
   find_places_for_slow();
-  if (worker.gives_way || !worker.leaves.empty()) return;
+  if (worker.pace == Pace::gives_way || worker.is_to_leave()) return;
   notice(cat(worker.member.worker(),
              " is slow and stays until there is a spare worker or a free slot on another host "
              "(--replace-stragglers)"));
@@ -42,7 +45,7 @@ std::size_t Job::giving_way() const {
   return static_cast<std::size_t>(
       std::count_if(members.begin(), members.end(), [this](const WorldMember& member) {
         const JobWorker& one = workers_.of(member.incarnation);
-        return one.gives_way && one.is_live_member();
+        return one.pace == Pace::gives_way && one.is_live_member();
       }));
 }
 
@@ -50,10 +53,10 @@ void Job::find_places_for_slow() {
   if (!may_replace_slow()) return;
   for (const auto& member : worlds_.in_force().members) {
     JobWorker& one = workers_.of(member.incarnation);
-    if (!one.is_live_member() || !one.is_slow || one.gives_way || !one.leaves.empty()) continue;
+    if (!one.is_live_member() || one.pace != Pace::slow || one.is_to_leave()) continue;
     if (!has_place_for_another(one)) continue;
 
-    one.gives_way = true;
+    one.pace = Pace::gives_way;
     // Nobody is to be started where it was slow.
     const TimePoint until = roster_.budget().set_aside(member.host, member.slot, now_, random());
     roster_.note_slot_error(member.host, member.slot, kWasSlow);
@@ -79,7 +82,7 @@ bool Job::has_place_for_another(const JobWorker& worker) const {
   std::size_t spares = 0;
   for (const std::size_t index : workers_.live()) {
     const JobWorker& one = workers_[index];
-    const bool is_free = one.membership == MemberStatus::standby && one.leaves.empty();
+    const bool is_free = one.membership == MemberStatus::standby && !one.is_to_leave();
     if (is_free && one.host != worker.host) ++spares;
   }
   return spares > giving_way();
@@ -90,11 +93,12 @@ void Job::release_slow(std::set<Incarnation>& released) {
   std::size_t ready = count_members().standby;
   for (const auto& member : worlds_.in_force().members) {
     const JobWorker& one = workers_.of(member.incarnation);
-    if (!one.is_live_member() || !one.gives_way || released.contains(member.incarnation)) continue;
+    const bool gives_way = one.is_live_member() && one.pace == Pace::gives_way;
+    if (!gives_way || released.contains(member.incarnation)) continue;
     if (ready == 0) return;
     --ready;
     released.insert(member.incarnation);
-    if (!one.leaves.empty()) continue;
+    if (one.is_to_leave()) continue;
 
     const std::size_t index = member.incarnation - 1;
     ask_to_leave(index, "the other ranks wait for it", false);

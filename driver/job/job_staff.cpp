@@ -136,8 +136,8 @@ int Job::slots_at(HostIndex host) const {
 std::vector<Occupant> Job::occupants() const {
   std::vector<Occupant> occupants;
   const auto add = [&](const JobWorker& one, bool member) {
-    const bool leaves =
-        one.membership == MemberStatus::removed || one.keeps_leaving || one.gives_way;
+    const bool leaves = one.membership == MemberStatus::removed ||
+                        one.leaving == Leaving::for_good || one.pace == Pace::gives_way;
     occupants.push_back({one.member.host, one.member.slot, one.member.incarnation, member, leaves});
   };
   for (const auto& member : worlds_.in_force().members) {
@@ -157,7 +157,7 @@ void Job::release_those_beyond_the_most(std::set<Incarnation>& released) {
   int staying = 0;
   for (const auto& member : worlds_.in_force().members) {
     const JobWorker& one = workers_.of(member.incarnation);
-    const bool leaves = one.keeps_leaving || released.count(member.incarnation) != 0;
+    const bool leaves = one.leaving == Leaving::for_good || released.count(member.incarnation) != 0;
     if (one.membership != MemberStatus::member || has_ended(one.state) || leaves) continue;
     if (++staying <= most) continue;
     released.insert(member.incarnation);
@@ -179,15 +179,16 @@ void Job::staff_slots() {
 
   for (const std::size_t index : std::set<std::size_t>(workers_.live())) {
     JobWorker& one = workers_[index];
-    if (one.leaves.empty() || one.membership == MemberStatus::removed) continue;
-    if (!one.keeps_leaving && released.count(one.member.incarnation) == 0) {
+    if (!one.is_to_leave() || one.membership == MemberStatus::removed) continue;
+    if (one.leaving == Leaving::asked && released.count(one.member.incarnation) == 0) {
       say(cat(one.member.worker(), " stays after all"));
-      one.leaves.clear();
+      one.leaving = Leaving::no;
+      one.why_it_leaves.clear();
       one.leave_by = kNever;
       workers_.renew_deadline(index);
     } else if (one.membership != MemberStatus::member &&
                !worlds_.is_proposed(one.member.incarnation)) {
-      let_go(index, one.leaves);
+      let_go(index, one.why_it_leaves);
     }
   }
 

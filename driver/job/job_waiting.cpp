@@ -92,10 +92,10 @@ std::string Job::change_text(const WorldDocument& next) const {
     if (after.count(member.incarnation) != 0) continue;
     const JobWorker& one = workers_.of(member.incarnation);
     const bool left = one.how.empty();
-    add(!left                 ? one.how
-        : !one.leaves.empty() ? cat("left: ", one.leaves)
-        : ended_well(one)     ? "ended"
-                              : "left",
+    add(!left               ? one.how
+        : one.is_to_leave() ? cat("left: ", one.why_it_leaves)
+        : ended_well(one)   ? "ended"
+                            : "left",
         member.worker());
   }
   for (const auto& member : next.members) {
@@ -223,7 +223,7 @@ std::vector<std::string> Job::worker_parts(TimePoint now) const {
   std::size_t leaving = 0;
   for (const std::size_t index : workers_.live()) {
     const JobWorker& worker = workers_[index];
-    const bool never_came = worker.membership == MemberStatus::standby && !worker.leaves.empty();
+    const bool never_came = worker.membership == MemberStatus::standby && worker.is_to_leave();
     if (worker.membership == MemberStatus::joining) ++joining;
     if (worker.membership == MemberStatus::removed || never_came) ++leaving;
   }

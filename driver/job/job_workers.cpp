@@ -192,12 +192,13 @@ void Job::send_away(std::size_t index, const std::string& why, bool for_good) {
 
 void Job::ask_to_leave(std::size_t index, std::string why, bool for_good) {
   JobWorker& worker = workers_[index];
-  worker.keeps_leaving = worker.keeps_leaving || for_good;
-  if (!worker.leaves.empty()) return;
+  const bool was_asked = worker.is_to_leave();
+  worker.leaving = std::max(worker.leaving, for_good ? Leaving::for_good : Leaving::asked);
+  if (was_asked) return;
   say(cat(why, ": ", worker.member.worker(),
           worker.membership == MemberStatus::member ? " leaves at the next commit"
                                                     : " is to leave if no commit has taken it in"));
-  worker.leaves = std::move(why);
+  worker.why_it_leaves = std::move(why);
   worker.leave_by = now_ + options_.elastic.leave_grace;
   workers_.renew_deadline(index);
   decide_within(kAtOnce);
@@ -241,7 +242,7 @@ void Job::on_worker_deadlines() {
       // way.
       broken(worker.host, cat("it did not start ", name, " within ",
                               seconds_text(options_.start_timeout), " (--start-timeout)"));
-    } else if (!worker.leaves.empty() && worker.state != WorkerState::done) {
+    } else if (worker.is_to_leave() && worker.state != WorkerState::done) {
       stop_waiting_for(index);
     }
   }
@@ -250,7 +251,7 @@ void Job::on_worker_deadlines() {
 void Job::stop_waiting_for(std::size_t index) {
   const JobWorker& worker = workers_[index];
   if (worker.membership != MemberStatus::member) {
-    let_go(index, worker.leaves);  // no commit has made it a member
+    let_go(index, worker.why_it_leaves);  // no commit has made it a member
     return;
   }
 
@@ -268,7 +269,7 @@ void Job::stop_waiting_for(std::size_t index) {
 
   // What is drained is not taken away: its workers can wait for others to take their place.
   const bool is_drained = roster_.requests().is_drained(worker.member.host, worker.member.slot) &&
-                          !worker.keeps_leaving;
+                          worker.leaving != Leaving::for_good;
   const bool has_heirs = has_heir([&](const JobWorker& one) { return &one != &worker; });
   const bool has_only_copy = is_alone || (worker.has_state && !has_heirs);
   const bool can_wait = is_drained && was_needed;
@@ -283,23 +284,23 @@ void Job::stop_waiting_for(std::size_t index) {
 
   if (is_alone) {
     failures_.lose_state(cat("the state is lost: ", name,
-                             " had the only copy of it and was to leave (", worker.leaves,
+                             " had the only copy of it and was to leave (", worker.why_it_leaves,
                              "), and no other worker had taken it over after ", grace));
     warn(cat(failures_.state_lost_with(), "; stopping it"));
   } else if (was_needed) {
-    warn(cat(name, " was to leave (", worker.leaves, "), and nobody has come in its place after ",
-             grace, "; the others go on without it"));
+    warn(cat(name, " was to leave (", worker.why_it_leaves,
+             "), and nobody has come in its place after ", grace, "; the others go on without it"));
   } else {
-    warn(cat(name, " came to no commit within ", grace, " (", worker.leaves,
+    warn(cat(name, " came to no commit within ", grace, " (", worker.why_it_leaves,
              "); the others go on without it"));
   }
 
   if (!is_alone && has_only_copy) {
     failures_.lose_state(cat(name,
                              ", the last worker that was known to have the state, was to leave (",
-                             worker.leaves, "), and was stopped after ", grace));
+                             worker.why_it_leaves, "), and was stopped after ", grace));
   }
-  let_go(index, worker.leaves);
+  let_go(index, worker.why_it_leaves);
 }
 
 // Somebody could take the state over from this worker: another one that stays lives, or can be
@@ -309,7 +310,7 @@ bool Job::may_get_heir(const JobWorker& worker) const {
       std::any_of(workers_.live().begin(), workers_.live().end(), [&](std::size_t index) {
         const JobWorker& other = workers_[index];
         return &other != &worker && other.membership != MemberStatus::removed &&
-               other.leaves.empty();
+               !other.is_to_leave();
       });
   if (another_stays) return true;
   std::vector<Room> later = roster_.rooms(now_);
@@ -371,7 +372,7 @@ void Job::on(const event::Exited& event) {
 void Job::exited_well(std::size_t index, WorkerState before) {
   JobWorker& worker = workers_[index];
   const bool is_member = worker.membership == MemberStatus::member;
-  const bool was_to_leave = !worker.leaves.empty() || worker.may_have_left;
+  const bool was_to_leave = worker.is_to_leave() || worker.may_have_left;
   if (state_ != JobState::ending && is_member && was_to_leave) {
     end(index, WorkerState::exited);
     if (before == WorkerState::done) workers_.move(index, MemberStatus::completed);

@@ -69,14 +69,14 @@ Job::MembershipCount Job::count_members() const {
     if (ended_well(one)) continue;
     if (has_ended(one.state) || one.membership == MemberStatus::removed) {
       count.lost.push_back(member.incarnation);
-    } else if (one.leaves.empty()) {
+    } else if (!one.is_to_leave()) {
       count.staying.push_back(member.incarnation);
     } else {
       count.leaving.push_back(member.incarnation);
     }
   }
   for (const std::size_t index : workers_.live()) {
-    const bool is_of_use = workers_[index].leaves.empty();
+    const bool is_of_use = !workers_[index].is_to_leave();
     if (workers_[index].membership == MemberStatus::standby && is_of_use) ++count.standby;
     if (workers_[index].membership == MemberStatus::joining) ++count.joining;
   }
@@ -97,7 +97,7 @@ std::vector<Newcomer> Job::newcomers(std::size_t most) const {
   for (const std::size_t index : workers_.live()) {
     const JobWorker& one = workers_[index];
     const auto host = place.find(one.member.host);
-    if (one.membership != MemberStatus::standby || !one.leaves.empty() || host == place.end())
+    if (one.membership != MemberStatus::standby || one.is_to_leave() || host == place.end())
       continue;
     const bool is_new = proposed.count(one.member.incarnation) == 0;
     warm.push_back({{is_new, host->second, one.member.slot}, index});

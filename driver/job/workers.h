@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,6 +18,20 @@
 #include "driver/job/job_states.h"
 
 namespace hvd::driver {
+
+// Whether a worker is to leave at the next commit, because somebody has asked for it.
+enum class Leaving : std::uint8_t {
+  no,
+  asked,     // it stays after all if there is room for it again
+  for_good,  // whatever discovery says
+};
+
+// Whether the other members wait for a worker.
+enum class Pace : std::uint8_t {
+  keeps_up,
+  slow,
+  gives_way,  // and leaves when another one can take its place (job_slow.cpp)
+};
 
 struct JobWorker {
   WorldMember member;
@@ -32,10 +47,9 @@ struct JobWorker {
   bool ready_early = false;
   std::optional<std::string> left_early;
 
-  std::string leaves;          // why it is to leave at the next commit; empty: it is not
-  bool keeps_leaving = false;  // whatever discovery says
-  bool is_slow = false;        // the other members wait for it
-  bool gives_way = false;      // it leaves when another one can take its place (job_slow.cpp)
+  Leaving leaving = Leaving::no;
+  std::string why_it_leaves;  // unless `leaving` is no
+  Pace pace = Pace::keeps_up;
   bool may_have_left = false;  // a world without it was proposed
   TimePoint left_at = kNever;  // when it ended as it had been asked to
   // It has the state for sure: it was there from the beginning, or at a commit that was told of.
@@ -49,6 +63,7 @@ struct JobWorker {
   TimePoint leave_by = kNever;
   TimePoint deadline = kNever;  // the next of these, or the time to exit of one that is removed
 
+  bool is_to_leave() const { return leaving != Leaving::no; }
   // It is of the world in force and has not ended.
   bool is_live_member() const { return membership == MemberStatus::member && !has_ended(state); }
 };

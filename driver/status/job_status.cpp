@@ -19,7 +19,7 @@ Json status_of(const JobWorker& worker) {
   status["rank"] = has_rank ? Json(worker.member.rank) : Json();
   status["local_rank"] = has_rank ? Json(worker.member.local_rank) : Json();
   status["pid"] = worker.pid != 0 ? Json(worker.pid) : Json();
-  if (!worker.leaves.empty()) status["leaves"] = worker.leaves;
+  if (worker.is_to_leave()) status["leaves"] = worker.why_it_leaves;
   return status;
 }
 

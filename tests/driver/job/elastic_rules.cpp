@@ -186,7 +186,7 @@ void ElasticRules::check_soundness(const WorldDocument& world) {
   // One more may be there for a moment: to hand the state over.
   const bool hands_over =
       std::any_of(world.members.begin(), world.members.end(), [&](const WorldMember& member) {
-        return !job_.workers()[job_.index_of(member.incarnation)].leaves.empty();
+        return job_.workers()[job_.index_of(member.incarnation)].is_to_leave();
       });
   if (!hands_over) wrong("a world above the most");
 }
@@ -383,7 +383,7 @@ void ElasticRules::check_requests(const WorldDocument& world) {
   int staying = 0;
   for (const auto& member : world.members) {
     const JobWorker& one = job_.workers()[job_.index_of(member.incarnation)];
-    if (one.leaves.empty()) ++staying;
+    if (!one.is_to_leave()) ++staying;
     if (!requests_.drained.contains(member.host) || has_member(in_force_, member.incarnation) ||
         has_member(committed_, member.incarnation)) {
       continue;
