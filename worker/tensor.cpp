@@ -1,14 +1,46 @@
+// Tensors, and their memory: of the host alone, shared by its workers, or on a GPU.
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <new>
+#include <sys/sysinfo.h>
+
 #include <hvd/error.h>
 #include <hvd/shared_memory.h>
 #include <hvd/tensor.h>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "runtime/core/request.h"
 #include "runtime/gpu/module.h"
-#include "worker/host_memory.h"
+#include "runtime/shm/shared_heap.h"
 
 namespace hvd {
 namespace {
+
+constexpr std::align_val_t kHostAlignment{64};
+
+// Also what has no elements has an address. Throws std::bad_alloc.
+std::byte* allocate_on_host(std::size_t bytes) {
+  return static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), kHostAlignment));
+}
+
+void free_on_host(void* memory) noexcept { ::operator delete(memory, kHostAlignment); }
+
+// All of it is touched at once, so more than this would be the end of the process.
+std::size_t memory_and_swap() {
+  struct sysinfo machine {};
+  ::sysinfo(&machine);
+  return (machine.totalram + machine.totalswap) * machine.mem_unit;
+}
+
+void say_why(const Status& status) {
+  static std::atomic<bool> said = false;
+  if (said.exchange(true)) return;
+  HVD_LOG(warning, "tensors are in ordinary memory instead of shared memory, and take more time: "
+                       << status.message());
+}
 
 void check_shape(const std::vector<std::int64_t>& shape, DataType type) {
   const Status fits = runtime::check_shape(shape, type);
@@ -39,6 +71,25 @@ std::byte* allocate_on(Device device, std::size_t bytes) {
 }
 
 }  // namespace
+
+void* detail::allocate_shared(std::size_t bytes) {
+  const auto memory = runtime::SharedHeap::of_process().allocate(bytes);
+  if (memory.ok()) return *memory;
+  if (bytes > memory_and_swap()) throw std::bad_alloc();
+  std::byte* const ordinary = allocate_on_host(bytes);
+  say_why(memory.status());
+  return std::memset(ordinary, 0, bytes);
+}
+
+void detail::free_shared(void* memory) noexcept {
+  if (memory == nullptr) return;
+  auto& heap = runtime::SharedHeap::of_process();
+  if (heap.owns(memory)) {
+    heap.free(static_cast<const std::byte*>(memory));
+  } else {
+    free_on_host(memory);
+  }
+}
 
 TensorView shaped(TensorView view, std::vector<std::int64_t> shape) {
   return with_shape(std::move(view), std::move(shape));
