@@ -71,6 +71,8 @@ std::string hmac_sha1(std::string_view key, std::string_view bytes) {
   return digest;
 }
 
+void wipe(Digest& secret) { OPENSSL_cleanse(secret.data(), secret.size()); }
+
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }

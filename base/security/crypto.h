@@ -44,6 +44,8 @@ Digest sha256(std::string_view bytes);
 // 20 bytes; none if the system has no SHA-1. Only for the names of hosts in OpenSSH's known_hosts,
 // whose format asks for it.
 std::string hmac_sha1(std::string_view key, std::string_view bytes);
+// Overwrites a secret, also where the compiler thinks that nobody reads it any more.
+void wipe(Digest& secret);
 // Takes the same time wherever the first difference lies.
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 

@@ -27,6 +27,14 @@ Digest sign(const Mac& mac, std::string_view side, const Transcript& t) {
               t.connector, numbers});
 }
 
+// Only the two ends can derive them, and each connection has others.
+Token session_key(const Mac& mac, std::string_view sender, const Transcript& transcript) {
+  Digest bytes = sign(mac, cat("key of the ", sender), transcript);
+  auto key = Token::from_bytes(as_view(bytes));
+  wipe(bytes);
+  return *key;
+}
+
 std::string refusal(const Status& why) {
   return encode_frame(
       kind_of(HandshakeFrame::refusal),
@@ -44,7 +52,7 @@ std::string HandshakeAcceptor::challenge() const {
                       WireWriter().u32(wire_versions().members).str(nonce_).bytes());
 }
 
-Result<HandshakeIdentity> HandshakeAcceptor::accept(const Frame& proof, std::string& reply) const {
+Result<ProvedPeer> HandshakeAcceptor::accept(const Frame& proof, std::string& reply) const {
   const auto refuse = [&](Code code, std::string message) {
     Status why(code, std::move(message));
     reply = refusal(why);
@@ -74,7 +82,10 @@ Result<HandshakeIdentity> HandshakeAcceptor::accept(const Frame& proof, std::str
   }
   reply = encode_frame(kind_of(HandshakeFrame::welcome),
                        WireWriter().str(as_view(sign(mac_, "acceptor", transcript))).bytes());
-  return peer;
+  // Before the name is moved, which the transcript views.
+  SessionKeys keys{.to_send = session_key(mac_, "acceptor", transcript),
+                   .to_receive = session_key(mac_, "connector", transcript)};
+  return ProvedPeer{std::move(peer), std::move(keys)};
 }
 
 HandshakeConnector::HandshakeConnector(const Token& token, std::string_view purpose,
@@ -110,24 +121,25 @@ Result<std::string> HandshakeConnector::prove(const Frame& challenge) {
                           .bytes());
 }
 
-Status HandshakeConnector::check(const Frame& verdict) const {
+Result<SessionKeys> HandshakeConnector::check(const Frame& verdict) const {
   WireReader reader(verdict.payload);
   if (verdict.kind == kind_of(HandshakeFrame::refusal)) {
     const auto code = reader.u8();
     const auto reason = reader.str();
     const bool stale = code == static_cast<std::uint8_t>(Code::failed_precondition);
-    return {stale ? Code::failed_precondition : Code::unauthenticated,
-            cat(peer_.name, " refused us: ", reason.substr(0, kMaxName))};
+    return Status(stale ? Code::failed_precondition : Code::unauthenticated,
+                  cat(peer_.name, " refused us: ", reason.substr(0, kMaxName)));
   }
   const auto digest = reader.view();
   const Transcript transcript{purpose_,   peer_nonce_, own_nonce_,
                               peer_.name, self_.name,  self_.generation};
   if (verdict.kind != kind_of(HandshakeFrame::welcome) || !reader.finish("welcome").ok() ||
       !equal_in_constant_time(digest, as_view(sign(mac_, "acceptor", transcript)))) {
-    return {Code::unauthenticated,
-            cat(purpose_, ": ", peer_.name, " did not prove that it holds this job's token")};
+    return Status(Code::unauthenticated,
+                  cat(purpose_, ": ", peer_.name, " did not prove that it holds this job's token"));
   }
-  return {};
+  return SessionKeys{.to_send = session_key(mac_, "connector", transcript),
+                     .to_receive = session_key(mac_, "acceptor", transcript)};
 }
 
 }  // namespace hvd

@@ -21,6 +21,7 @@
 
 #include "base/frame.h"
 #include "base/security/crypto.h"
+#include "base/security/sealing.h"
 #include "base/status.h"
 
 namespace hvd {
@@ -36,6 +37,11 @@ struct HandshakeIdentity {
   std::uint64_t generation = 0;
 };
 
+// A peer that has proved who it is, and the keys for what follows on the connection.
+struct ProvedPeer : HandshakeIdentity {
+  SessionKeys keys;
+};
+
 class HandshakeAcceptor {
  public:
   // `self` is our own name and the generation that we serve.
@@ -46,7 +52,7 @@ class HandshakeAcceptor {
   // The connector's answer. On success `reply` is to be sent and the peer's identity is returned;
   // on failure `reply` is a refusal to be sent before closing. A right token with another
   // generation is failed_precondition (a stale or an early peer), anything else unauthenticated.
-  Result<HandshakeIdentity> accept(const Frame& proof, std::string& reply) const;
+  Result<ProvedPeer> accept(const Frame& proof, std::string& reply) const;
 
  private:
   Mac mac_;
@@ -63,8 +69,8 @@ class HandshakeConnector {
 
   // The acceptor's challenge; returns what to send back.
   Result<std::string> prove(const Frame& challenge);
-  // The acceptor's verdict on it: ok, or why it refused.
-  Status check(const Frame& verdict) const;
+  // The acceptor's verdict on it: the keys for what follows on the connection, or why it refused.
+  Result<SessionKeys> check(const Frame& verdict) const;
 
  private:
   Mac mac_;

@@ -10,6 +10,7 @@ hvd_test(hvd_base_test
   base/frame_test.cpp
   base/machine/gpus_test.cpp
   base/security/handshake_test.cpp
+  base/security/sealing_test.cpp
   base/hex_test.cpp
   base/protocol/join_link_test.cpp
   base/labels_test.cpp

@@ -49,7 +49,7 @@ Outcome shake_hands(const Sides& sides) {
   Outcome outcome;
   outcome.at_acceptor = accepted.status();
   if (accepted.ok()) outcome.who = *accepted;
-  outcome.at_connector = connector.check(frame_of(reply));
+  outcome.at_connector = connector.check(frame_of(reply)).status();
   return outcome;
 }
 
@@ -121,7 +121,7 @@ TEST(Handshake, AReplayedWelcomeIsRefused) {
   // An impostor at the same address repeats what it overheard, to the letter.
   auto second = sides.make_connector();
   ASSERT_TRUE(second.prove(frame_of(acceptor.challenge())).ok());
-  EXPECT_EQ(second.check(frame_of(welcome)).code(), Code::unauthenticated);
+  EXPECT_EQ(second.check(frame_of(welcome)).status().code(), Code::unauthenticated);
 }
 
 TEST(Handshake, AProofSentBackIsNoWelcome) {

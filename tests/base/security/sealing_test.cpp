@@ -1,0 +1,130 @@
+#include "base/security/sealing.h"
+
+#include <cstring>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+namespace hvd {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using Tag = RecordCipher::Tag;
+
+Bytes bytes_of(std::string_view text) {
+  Bytes bytes(text.size());
+  std::memcpy(bytes.data(), text.data(), text.size());
+  return bytes;
+}
+
+struct Record {
+  Bytes bytes;
+  Tag tag;
+};
+
+Record sealed(RecordCipher& cipher, std::string_view text) {
+  const Bytes clear = bytes_of(text);
+  Record record{clear, {}};
+  record.tag = cipher.seal(clear, record.bytes.data());
+  return record;
+}
+
+class Sealing : public testing::TestWithParam<Protection> {
+ protected:
+  RecordCipher cipher() const { return {key_, GetParam()}; }
+  const Token key_ = Token::random();
+};
+INSTANTIATE_TEST_SUITE_P(Protection, Sealing,
+                         testing::Values(Protection::integrity, Protection::encrypted),
+                         [](const auto& row) { return std::string(name_of(row.param)); });
+
+TEST_P(Sealing, RecordsOpenInTheOrderInWhichTheyWereSealed) {
+  auto sender = cipher();
+  auto receiver = cipher();
+  for (const std::string text : {"", "a", "a", "forty-two bytes of a record, more or less"}) {
+    auto record = sealed(sender, text);
+    ASSERT_TRUE(receiver.open(record.bytes, record.tag)) << text;
+    EXPECT_EQ(record.bytes, bytes_of(text));
+  }
+}
+
+TEST_P(Sealing, EqualTextsHaveOtherTagsEachTime) {
+  auto sender = cipher();
+  const auto first = sealed(sender, "gradient");
+  const auto second = sealed(sender, "gradient");
+  EXPECT_NE(first.tag, second.tag);
+  EXPECT_EQ(first.bytes == second.bytes, GetParam() == Protection::integrity);
+  EXPECT_EQ(first.bytes == bytes_of("gradient"), GetParam() == Protection::integrity);
+}
+
+TEST_P(Sealing, AChangedBitIsFoundWhereverItIs) {
+  for (std::size_t bit = 0; bit < 8 * (8 + RecordCipher::kTagBytes); ++bit) {
+    auto sender = cipher();
+    auto receiver = cipher();
+    auto record = sealed(sender, "gradient");
+    const auto mask = std::byte{1} << (bit % 8);
+    if (bit / 8 < record.bytes.size()) {
+      record.bytes[bit / 8] ^= mask;
+    } else {
+      record.tag.at(bit / 8 - record.bytes.size()) ^= mask;
+    }
+    EXPECT_FALSE(receiver.open(record.bytes, record.tag)) << bit;
+  }
+}
+
+TEST_P(Sealing, ARecordIsNoOtherOne) {
+  auto sender = cipher();
+  const auto first = sealed(sender, "one");
+  const auto second = sealed(sender, "two");
+  auto skipping = cipher();
+  Record later = second;
+  EXPECT_FALSE(skipping.open(later.bytes, later.tag)) << "the first one is missing";
+
+  auto repeating = cipher();
+  Record again = first;
+  ASSERT_TRUE(repeating.open(again.bytes, again.tag));
+  again = first;
+  EXPECT_FALSE(repeating.open(again.bytes, again.tag)) << "it has come before";
+
+  auto cut = cipher();
+  Record shorter = first;
+  shorter.bytes.pop_back();
+  EXPECT_FALSE(cut.open(shorter.bytes, shorter.tag));
+}
+
+TEST_P(Sealing, AnotherKeyOrAnotherProtectionOpensNothing) {
+  auto sender = cipher();
+  const auto record = sealed(sender, "gradient");
+  Record one = record;
+  RecordCipher stranger(Token::random(), GetParam());
+  EXPECT_FALSE(stranger.open(one.bytes, one.tag));
+
+  Record other = record;
+  const auto another =
+      GetParam() == Protection::integrity ? Protection::encrypted : Protection::integrity;
+  RecordCipher different(key_, another);
+  EXPECT_FALSE(different.open(other.bytes, other.tag));
+}
+
+TEST_P(Sealing, GoesOnOverAChangeOfKeys) {
+  auto sender = cipher();
+  auto receiver = cipher();
+  const auto clear = bytes_of("x");
+  Bytes copy(1);
+  for (std::uint64_t i = 0; i < RecordCipher::kRecordsPerKey + 3; ++i) {
+    copy = clear;
+    const Tag tag = sender.seal(clear, copy.data());
+    ASSERT_TRUE(receiver.open(copy, tag)) << i;
+  }
+  EXPECT_EQ(copy, clear);
+}
+
+TEST(Protection, HasNames) {
+  for (const auto protection : {Protection::none, Protection::integrity, Protection::encrypted}) {
+    EXPECT_EQ(protection_named(name_of(protection)), protection);
+  }
+  EXPECT_FALSE(protection_named("tls"));
+}
+
+}  // namespace
+}  // namespace hvd
