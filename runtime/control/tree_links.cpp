@@ -37,16 +37,18 @@ Status TreeLinks::join_parent(const std::string& address, TimePoint deadline) {
     return {Code::data_loss, cat("rank ", parent(), " published no valid port")};
   }
   const SocketAddress where{spec_.members[static_cast<std::size_t>(parent())].address, *port};
-  auto fd =
+  auto socket =
       connect_and_authenticate(where, spec_.token, {handshake_name(spec_.rank), spec_.generation},
                                {handshake_name(parent()), spec_.generation}, deadline,
                                spec_.interrupt ? spec_.interrupt->descriptor() : -1);
-  HVD_RETURN_IF_ERROR(fd.status());
-  add(parent(), std::make_unique<Connection>(std::move(*fd), kDefaultMaxFrame));
+  HVD_RETURN_IF_ERROR(socket.status());
+  add(parent(), std::make_unique<Connection>(std::move(socket->fd), kDefaultMaxFrame),
+      socket->keys);
   return {};
 }
 
-void TreeLinks::add(int rank, std::unique_ptr<Connection> connection) {
+void TreeLinks::add(int rank, std::unique_ptr<Connection> connection, const SessionKeys& keys) {
+  connection->protect(keys);
   const int fd = connection->fd();
   enable_keepalive(fd, spec_.config.collective_timeout);
   peers_[rank].connection = std::move(connection);
@@ -139,7 +141,7 @@ void TreeLinks::take_frames(int rank, Peer& neighbour, Received& received) {
 void TreeLinks::add_child(MemberAcceptor::Arrival arrival) {
   for (const int rank : children()) {
     if (arrival.name != handshake_name(rank) || has(rank)) continue;
-    add(rank, std::move(arrival.connection));
+    add(rank, std::move(arrival.connection), arrival.keys);
     const auto here = [this](int child) { return has(child); };
     if (std::all_of(children().begin(), children().end(), here)) acceptor_.reset();
     return;

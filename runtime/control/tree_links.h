@@ -90,7 +90,7 @@ class TreeLinks {
     // When the oldest message was written that waits for its notification.
     std::optional<TimePoint> unseen;
   };
-  void add(int rank, std::unique_ptr<Connection> connection);
+  void add(int rank, std::unique_ptr<Connection> connection, const SessionKeys& keys);
   void add_child(MemberAcceptor::Arrival arrival);
   void take_frames(int rank, Peer& neighbour, Received& received);
   void send_bytes(Peer& neighbour, std::string_view bytes);

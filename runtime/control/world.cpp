@@ -380,6 +380,7 @@ Result<std::unique_ptr<Mesh>> World::Impl::make_mesh() const {
   connector.connect_timeout = config.connect_timeout;
   connector.handshake_timeout = config.handshake_timeout;
   Messenger::Options messages{.sockets = config.sockets_per_pair};
+  messages.protection = config.data_security;
   messages.on_moved = [this](std::size_t received, std::size_t sent) {
     spec_.meter->add_received(received);
     if (host_.shared()) host_.shared()->note_moved(received + sent);

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/port_range.h"
+#include "base/security/sealing.h"
 #include "base/status.h"
 #include "runtime/core/link_speed.h"
 #include "runtime/core/parameters.h"
@@ -53,6 +54,8 @@ struct Config {
   ListenPorts ports = {};
   // Data connections between two ranks, over which large messages are split; of our transport.
   int sockets_per_pair = 1;
+  // Of what these connections carry.
+  Protection data_security = Protection::integrity;
   std::size_t fusion_threshold = std::size_t{128} << 20;  // bytes of one fused batch; 0: no fusion
   // The longest time for which ready tensors wait for others to share their batch while the
   // executor is busy, and for which requests that no thread waits for are gathered.

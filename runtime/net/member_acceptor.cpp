@@ -114,7 +114,7 @@ std::optional<MemberAcceptor::Arrival> MemberAcceptor::handle(const Poller::Even
   pending_.remove(event.fd);
   candidates_.erase(event.fd);
   connection->trust(kDefaultMaxFrame);
-  return Arrival{identity->name, std::move(connection)};
+  return Arrival{std::move(identity->name), std::move(connection), std::move(identity->keys)};
 }
 
 TimePoint MemberAcceptor::expire(TimePoint now) {

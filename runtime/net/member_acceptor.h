@@ -35,6 +35,7 @@ class MemberAcceptor {
   struct Arrival {
     std::string name;  // proved by the handshake
     std::unique_ptr<Connection> connection;
+    SessionKeys keys;
   };
 
   // `purpose` is what the peer's handshake must be for. `expected` members may connect at once: at

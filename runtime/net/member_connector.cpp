@@ -53,9 +53,9 @@ Result<Frame> receive_handshake_frame(int fd, TimePoint deadline, int interrupt)
 
 }  // namespace
 
-Status authenticate(int fd, const Token& token, std::string_view purpose,
-                    const HandshakeIdentity& self, const HandshakeIdentity& peer,
-                    TimePoint deadline, int interrupt) {
+Result<SessionKeys> authenticate(int fd, const Token& token, std::string_view purpose,
+                                 const HandshakeIdentity& self, const HandshakeIdentity& peer,
+                                 TimePoint deadline, int interrupt) {
   HandshakeConnector handshake(token, purpose, self, peer);
   auto challenge = receive_handshake_frame(fd, deadline, interrupt);
   HVD_RETURN_IF_ERROR(challenge.status());
@@ -67,19 +67,20 @@ Status authenticate(int fd, const Token& token, std::string_view purpose,
   return handshake.check(*verdict);
 }
 
-Result<UniqueFd> connect_and_authenticate(const SocketAddress& where, const Token& token,
-                                          const HandshakeIdentity& self,
-                                          const HandshakeIdentity& peer, TimePoint deadline,
-                                          int interrupt, std::chrono::milliseconds again_for) {
+Result<ProvedSocket> connect_and_authenticate(const SocketAddress& where, const Token& token,
+                                              const HandshakeIdentity& self,
+                                              const HandshakeIdentity& peer, TimePoint deadline,
+                                              int interrupt, std::chrono::milliseconds again_for) {
   auto pause = kFirstPause;
   TimePoint no_more = kNever;
   for (int connection = 1;; ++connection) {
     auto fd = connect_tcp(where, deadline, interrupt);
     Status reached = fd.status();
     if (reached.ok()) {
-      reached = authenticate(fd->get(), token, kTreePurpose, self, peer, deadline, interrupt);
+      auto keys = authenticate(fd->get(), token, kTreePurpose, self, peer, deadline, interrupt);
+      if (keys.ok()) return ProvedSocket{std::move(*fd), std::move(*keys)};
+      reached = keys.status();
     }
-    if (reached.ok()) return fd;
 
     const TimePoint now = Clock::now();
     if (no_more == kNever) no_more = std::min(deadline, now + again_for);

@@ -162,9 +162,10 @@ Result<ShmRendezvous::Shared> ShmRendezvous::form(const std::vector<LocalRank>& 
 Result<UniqueFd> ShmRendezvous::connect_to(const LocalRank& other, TimePoint deadline) const {
   auto fd = connect_abstract(other.name, deadline);
   HVD_RETURN_IF_ERROR(fd.status());
-  HVD_RETURN_IF_ERROR(authenticate(fd->get(), token_, kSharedMemory,
-                                   {identity_of(rank_), generation_},
-                                   {identity_of(other.rank), generation_}, deadline, abort_.get()));
+  const auto keys =
+      authenticate(fd->get(), token_, kSharedMemory, {identity_of(rank_), generation_},
+                   {identity_of(other.rank), generation_}, deadline, abort_.get());
+  HVD_RETURN_IF_ERROR(keys.status());
   return fd;
 }
 

@@ -21,6 +21,11 @@ struct Stripes {
   int rank = -1;  // at the other end; of a receive: unknown until its first part has begun
 };
 
+// Whether a message has ended with this part of it.
+inline bool is_last_part(const std::shared_ptr<Stripes>& stripes) {
+  return !stripes || --stripes->left == 0;
+}
+
 struct Endpoint {
   // The rank at the other end of messages that have ended and were not yet waited for.
   std::array<std::vector<int>, 2> ended;

@@ -129,18 +129,19 @@ void MeshConnector::handle(const Route& route) {
     caller.dial.reset();
     caller.next_attempt = Clock::now() + kBetweenAttempts;
   } else {
-    UniqueFd fd = dial.take();
+    ProvedSocket socket = dial.take();
     outbound_.erase(route);
     // Refused only when all is over.
-    (void)hooks_.connected(route, std::move(fd));
+    (void)hooks_.connected(route, std::move(socket));
   }
 }
 
 void MeshConnector::welcome(MemberAcceptor::Arrival arrival) {
   poller_.forget(arrival.connection->fd());
   const auto route = route_named(arrival.name);
-  const Status taken = route ? hooks_.connected(*route, arrival.connection->release())
-                             : Status(Code::permission_denied, "no such rank connects to this one");
+  const Status taken =
+      route ? hooks_.connected(*route, {arrival.connection->release(), std::move(arrival.keys)})
+            : Status(Code::permission_denied, "no such rank connects to this one");
   // After a failure every connection is refused, which is nothing to warn of.
   const bool odd = taken.code() == Code::permission_denied || taken.code() == Code::already_exists;
   if (odd) {

@@ -51,7 +51,8 @@ class MeshConnector {
   };
   // Called on the thread of the connector.
   struct Hooks {
-    std::function<Status(const Route& route, UniqueFd fd)> connected;  // an error refuses it
+    std::function<Status(const Route& route, ProvedSocket socket)>
+        connected;  // an error refuses it
     std::function<void(const Route& route, const Status& why)> unreachable;
   };
 

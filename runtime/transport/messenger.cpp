@@ -99,7 +99,7 @@ Status Messenger::failure() const {
 
 // --- connections --------------------------------------------------------------------------------
 
-Status Messenger::adopt(const Route& route, UniqueFd fd) {
+Status Messenger::adopt(const Route& route, ProvedSocket socket) {
   const std::lock_guard lock(mutex_);
   HVD_RETURN_IF_ERROR(failure_);
   Link& its = link(route);
@@ -111,8 +111,8 @@ Status Messenger::adopt(const Route& route, UniqueFd fd) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.fd = static_cast<int>(index_of(route));
-  const int number = fd.get();
-  its.open(std::move(fd));
+  const int number = socket.fd.get();
+  its.open(std::move(socket.fd), socket.keys, options_.protection);
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, number, &event) == 0) return {};
   Status why = Status::from_errno("epoll_ctl", errno);
   link_ended(its, why);

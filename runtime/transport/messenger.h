@@ -43,6 +43,7 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/status.h"
+#include "runtime/net/connection.h"
 #include "runtime/transport/endpoint.h"
 #include "runtime/transport/link.h"
 #include "runtime/transport/route.h"
@@ -56,6 +57,7 @@ class Messenger {
   struct Options {
     int sockets = 1;  // with each rank
     std::size_t striped_from = std::size_t{256} << 10;
+    Protection protection = Protection::integrity;  // of all connections
     // Told of bytes that have moved over any connection. It must not call back.
     std::function<void(std::size_t received, std::size_t sent)> on_moved = {};
   };
@@ -69,7 +71,7 @@ class Messenger {
   // and may come from any thread.
   Status open(std::function<void(const Route& route)> dial);
   // A connection that has proved to be this one. Closed again if there is one already.
-  Status adopt(const Route& route, UniqueFd fd);
+  Status adopt(const Route& route, ProvedSocket socket);
   // There will be no such connection.
   void lose(const Route& route, const Status& why);
 

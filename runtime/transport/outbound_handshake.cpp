@@ -55,7 +55,9 @@ Result<OutboundHandshake::Progress> OutboundHandshake::read_frame() {
   auto frame = decoder.next();
   HVD_RETURN_IF_ERROR(frame.status());
   if (step_ == Step::verdict) {
-    HVD_RETURN_IF_ERROR(handshake_.check(**frame));
+    auto keys = handshake_.check(**frame);
+    HVD_RETURN_IF_ERROR(keys.status());
+    keys_ = std::move(*keys);
     return Progress::there;
   }
   auto proof = handshake_.prove(**frame);

@@ -2,6 +2,7 @@
 // checks that it has reached the rank it meant. Never blocks; for one thread, the connector's.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -9,6 +10,7 @@
 #include "base/security/handshake.h"
 #include "base/socket.h"
 #include "base/status.h"
+#include "runtime/net/connection.h"
 
 namespace hvd::runtime {
 
@@ -26,8 +28,8 @@ class OutboundHandshake {
   // Something happened on the descriptor. `again`: the other end let go before it had answered, as
   // one does that has no room: try anew. An error is for ever.
   Result<Progress> handle();
-  // Once there: nothing of what follows the handshake has been read from it.
-  UniqueFd take() { return std::move(fd_); }
+  // Once there.
+  ProvedSocket take() { return {std::move(fd_), std::move(*keys_)}; }
 
  private:
   enum class Step { connecting, challenge, verdict };
@@ -37,6 +39,7 @@ class OutboundHandshake {
   std::string peer_;
   HandshakeConnector handshake_;
   UniqueFd fd_;
+  std::optional<SessionKeys> keys_;
   Step step_ = Step::connecting;
   std::string bytes_;  // of the frame that is arriving
 };

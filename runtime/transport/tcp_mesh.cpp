@@ -24,7 +24,9 @@ TcpMesh::TcpMesh(Options options)
       messenger_(std::make_shared<Messenger>(options_.connector.rank, options_.connector.size,
                                              options_.messages)),
       connector_(connector_options(options_),
-                 {[this](const Route& route, UniqueFd fd) { return adopt(route, std::move(fd)); },
+                 {[this](const Route& route, ProvedSocket socket) {
+                    return adopt(route, std::move(socket));
+                  },
                   [this](const Route& route, const Status& why) { messenger_->lose(route, why); }}),
       context_(make_gloo_context(options_.connector.rank, options_.connector.size, messenger_,
                                  options_.silence_timeout)) {}
@@ -46,7 +48,8 @@ Result<std::unique_ptr<TcpMesh>> TcpMesh::create(Options options) {
 
 std::string TcpMesh::address() const {
   const auto sockets = static_cast<std::uint16_t>(options_.messages.sockets);
-  return WireWriter().str(where_.host).u16(where_.port).u16(sockets).take();
+  const auto protection = static_cast<std::uint8_t>(options_.messages.protection);
+  return WireWriter().str(where_.host).u16(where_.port).u16(sockets).u8(protection).take();
 }
 
 Status TcpMesh::connect(const std::vector<std::string>& addresses) {
@@ -57,12 +60,20 @@ Status TcpMesh::connect(const std::vector<std::string>& addresses) {
     where.host = in.str();
     where.port = in.u16();
     const int sockets = in.u16();
+    const auto protection = in.u8();
     HVD_RETURN_IF_ERROR(in.finish(cat("the data address of rank ", rank)));
     if (sockets != options_.messages.sockets) {
       return {Code::invalid_argument,
               cat("rank ", rank, " has ", sockets, " data connections with each rank, and rank ",
                   options_.connector.rank, " has ", options_.messages.sockets,
                   ": HVD_SOCKETS_PER_PAIR must be the same for all")};
+    }
+    if (protection != static_cast<std::uint8_t>(options_.messages.protection)) {
+      return {
+          Code::invalid_argument,
+          cat("rank ", rank, " and rank ", options_.connector.rank,
+              " protect their data connections in different ways: HVD_DATA_SECURITY must be the "
+              "same for all")};
     }
     all.push_back(std::move(where));
   }
@@ -74,12 +85,12 @@ Status TcpMesh::connect(const std::vector<std::string>& addresses) {
   return messenger_->failure();
 }
 
-Status TcpMesh::adopt(const Route& route, UniqueFd fd) {
+Status TcpMesh::adopt(const Route& route, ProvedSocket socket) {
   // The kernel counts the time in which a receiver takes nothing as silence, too, so the timeout is
   // not shorter than that of a message.
-  enable_keepalive(fd.get(), options_.silence_timeout);
-  suit_distance(fd.get());
-  return messenger_->adopt(route, std::move(fd));
+  enable_keepalive(socket.fd.get(), options_.silence_timeout);
+  suit_distance(socket.fd.get());
+  return messenger_->adopt(route, std::move(socket));
 }
 
 void TcpMesh::abort(const Status& why) {

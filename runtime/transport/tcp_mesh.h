@@ -38,7 +38,7 @@ class TcpMesh final : public Mesh {
 
  private:
   explicit TcpMesh(Options options);
-  Status adopt(const Route& route, UniqueFd fd);
+  Status adopt(const Route& route, ProvedSocket socket);
 
   Options options_;
   SocketAddress where_;

@@ -97,6 +97,7 @@ class Coverage {
     count("transport", world.transport == runtime::Transport::gloo_tcp
                            ? std::string("gloo-tcp")
                            : cat("hvd, sockets ", world.sockets));
+    count("protection", std::string(name_of(world.protection)));
     count("hosts", cat(1 + *std::max_element(world.host.begin(), world.host.end())));
     const auto sharing = std::count(world.shares.begin(), world.shares.end(), true);
     count("shared memory", sharing == 0            ? "no rank"

@@ -47,6 +47,7 @@ class Planner {
       world.transport = runtime::Transport::gloo_tcp;
     } else {
       world.sockets = random_.between(1, 4);
+      world.protection = static_cast<Protection>(random_.between(0, 2));
     }
 
     const int hosts = random_.between(1, kMostHosts);
@@ -362,7 +363,8 @@ std::string world_text(const Plan& plan) {
   return cat(world.size, world.processes ? " processes" : " threads", ", hosts ",
              numbers_text(world.host),
              world.transport == runtime::Transport::hvd
-                 ? cat(", hvd with ", world.sockets, " sockets for each pair")
+                 ? cat(", hvd with ", world.sockets, " sockets for each pair, protection ",
+                       name_of(world.protection))
                  : ", gloo-tcp",
              ", shared memory wanted ", sharing, " in chunks of ", world.chunk_bytes,
              ", by hosts: allreduce ", choice_text(world.hierarchical_allreduce), ", allgather ",

@@ -19,7 +19,8 @@ struct WorldPlan {
   int size = 1;
   bool processes = false;  // else ranks are threads
   runtime::Transport transport = runtime::Transport::hvd;
-  int sockets = 1;           // for each pair of ranks
+  int sockets = 1;  // for each pair of ranks
+  Protection protection = Protection::integrity;
   std::vector<int> host;     // of each rank
   std::vector<bool> shares;  // whether the rank wants shared memory
   std::optional<bool> hierarchical_allreduce;

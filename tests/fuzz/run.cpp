@@ -337,6 +337,7 @@ runtime::WorldSpec spec_of(const Plan& plan, int rank) {
   }
   spec.config.transport = world.transport;
   spec.config.sockets_per_pair = world.sockets;
+  spec.config.data_security = world.protection;
   spec.config.shared_memory = world.shares[static_cast<std::size_t>(rank)];
   spec.config.hierarchical_allreduce = world.hierarchical_allreduce;
   spec.config.hierarchical_allgather = world.hierarchical_allgather;

@@ -94,6 +94,7 @@ class Shrinker {
     const std::vector<Change> changes{
         [](WorldPlan& world) { world.processes = false; },
         [](WorldPlan& world) { world.sockets = 1; },
+        [](WorldPlan& world) { world.protection = Protection::none; },
         [](WorldPlan& world) { world.sockets = std::min(world.sockets, 2); },
         [](WorldPlan& world) { world.shares.assign(world.shares.size(), false); },
         [](WorldPlan& world) { world.host.assign(world.host.size(), 0); },

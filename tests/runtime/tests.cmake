@@ -36,6 +36,7 @@ hvd_test(hvd_runtime_test
   runtime/core/link_speed_test.cpp
   runtime/core/silence_test.cpp
   runtime/core/time_slice_test.cpp
+  runtime/net/connection_test.cpp
   runtime/net/member_acceptor_test.cpp
   runtime/net/member_connector_test.cpp
   runtime/tsan_options.cpp
@@ -76,6 +77,7 @@ hvd_test(hvd_transport_test
   runtime/transport/transport_order_test.cpp
   runtime/transport/transport_slow_test.cpp
   runtime/transport/transport_strangers_test.cpp
+  runtime/transport/transport_tamper_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base gloo
   LABELS unit asan tsan

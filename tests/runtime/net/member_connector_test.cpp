@@ -29,7 +29,7 @@ class ConnectingMember : public testing::Test {
   }
 
   TimePoint generous() const { return begun_ + test::kGenerous; }
-  Result<UniqueFd> connect(const Token& token) const {
+  Result<ProvedSocket> connect(const Token& token) const {
     return connect_and_authenticate(where_, token, kChild, kParent, generous(), -1,
                                     std::chrono::milliseconds(test::kGenerous));
   }
@@ -74,7 +74,7 @@ class ConnectingMember : public testing::Test {
 };
 
 TEST_F(ConnectingMember, IsAcceptedAfterAResetInItsHandshake) {
-  Result<UniqueFd> reached = Status(Code::internal, "not yet");
+  Result<ProvedSocket> reached = Status(Code::internal, "not yet");
   std::jthread member([&] { reached = connect(token_); });
   reset_one(Reset::at_once);
   reset_one(Reset::after_the_challenge);
@@ -85,7 +85,7 @@ TEST_F(ConnectingMember, IsAcceptedAfterAResetInItsHandshake) {
 }
 
 TEST_F(ConnectingMember, GivesUpWhenEveryConnectionIsReset) {
-  Result<UniqueFd> reached = Status(Code::internal, "not yet");
+  Result<ProvedSocket> reached = Status(Code::internal, "not yet");
   std::jthread member([&] { reached = connect(token_); });
   for (int connection = 0; connection < 5; ++connection) {
     ASSERT_NO_FATAL_FAILURE(reset_one(Reset::after_the_proof));
@@ -97,7 +97,7 @@ TEST_F(ConnectingMember, GivesUpWhenEveryConnectionIsReset) {
 }
 
 TEST_F(ConnectingMember, IsRefusedForAWrongTokenAtTheFirstConnection) {
-  Result<UniqueFd> reached = Status(Code::internal, "not yet");
+  Result<ProvedSocket> reached = Status(Code::internal, "not yet");
   std::jthread member([&] { reached = connect(Token::random()); });
   {
     auto fd = accept_tcp(listener_.get(), generous());

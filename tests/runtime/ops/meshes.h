@@ -20,12 +20,17 @@ namespace hvd::test {
 // Of all meshes of this program. Made before anything forks.
 inline const Token mesh_token = Token::random();
 
-// With how many sockets for each pair, and from how many bytes on messages are cut up: all meshes
-// that are made while one of these lives.
+// With how many sockets for each pair, from how many bytes on messages are cut up, and how they are
+// protected: all meshes that are made while one of these lives. Several sockets are encrypted
+// unless a test says otherwise, so that tests with one and with several see both kinds of
+// protection.
 class MeshSockets {
  public:
-  explicit MeshSockets(int sockets, std::size_t striped_from = 4096) : before_(now()) {
-    now() = {sockets, striped_from};
+  explicit MeshSockets(int sockets, std::size_t striped_from = 4096)
+      : MeshSockets(sockets, striped_from,
+                    sockets == 1 ? Protection::integrity : Protection::encrypted) {}
+  MeshSockets(int sockets, std::size_t striped_from, Protection protection) : before_(now()) {
+    now() = {sockets, striped_from, protection};
   }
   ~MeshSockets() { now() = before_; }
   MeshSockets(const MeshSockets&) = delete;

@@ -196,7 +196,8 @@ TEST(ShmRendezvous, OnlyTheFirstRankOfThisGenerationIsAccepted) {
   const auto prove = [&](const UniqueFd& fd, const Token& token, const std::string& name,
                          std::uint64_t generation) {
     return runtime::authenticate(fd.get(), token, "shared memory", {name, generation},
-                                 {"rank 1", 7}, Clock::now() + kLong);
+                                 {"rank 1", 7}, Clock::now() + kLong)
+        .status();
   };
   const auto stranger = stranger_at(second.name());
   EXPECT_EQ(prove(stranger, Token::random(), "rank 0", 7).code(), Code::unauthenticated);

@@ -28,7 +28,10 @@ class TwoConnections : public ::testing::Test {
       auto pair = socket_pair();
       ASSERT_TRUE(pair.ok());
       own_[socket] = pair->first.get();
-      ASSERT_TRUE(messenger_.adopt({1, socket}, std::move(pair->first)).ok());
+      ASSERT_TRUE(
+          messenger_
+              .adopt({1, socket}, {std::move(pair->first), {Token::random(), Token::random()}})
+              .ok());
       theirs_[socket] = std::move(pair->second);
     }
   }
@@ -72,7 +75,8 @@ class TwoConnections : public ::testing::Test {
     return true;
   }
 
-  runtime::Messenger messenger_{0, 2, {.sockets = 2, .striped_from = kStripedFrom}};
+  runtime::Messenger messenger_{
+      0, 2, {.sockets = 2, .striped_from = kStripedFrom, .protection = Protection::none}};
   std::array<int, 2> own_{};
   std::array<UniqueFd, 2> theirs_;
   std::array<std::uint32_t, 2> sequences_{};

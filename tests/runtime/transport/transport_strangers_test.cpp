@@ -40,7 +40,7 @@ void say(const UniqueFd& fd, std::string_view bytes) {
 Status verdict_on(const UniqueFd& fd, const HandshakeConnector& connector) {
   FrameDecoder decoder;
   auto frame = receive_frame(fd.get(), decoder, Clock::now() + kLong);
-  return frame.ok() ? connector.check(*frame) : frame.status();
+  return frame.ok() ? connector.check(*frame).status() : frame.status();
 }
 
 // Authenticates as `name` of that generation, with that token, for that purpose, to the listener
@@ -263,7 +263,7 @@ TEST(AnsweringStrangers, GarbageFromAPeersAddressIsNotBelieved) {
     auto options = mesh_options(1, 2);
     options.connector.connect_timeout = std::chrono::milliseconds(200);
     const auto mesh = make_tcp_mesh(options);
-    const auto theirs = WireWriter().str(where->host).u16(where->port).u16(1).take();
+    const auto theirs = WireWriter().str(where->host).u16(where->port).u16(1).u8(1).take();
     ASSERT_TRUE(mesh->connect({theirs, mesh->address()}).ok());
     std::thread impostor([&] {
       auto fd = accept_tcp(listener->get(), Clock::now() + kLong);
@@ -320,6 +320,7 @@ std::string message_of(std::uint32_t sequence, char what) {
 }
 
 TEST(BrokenMembers, AMessageThatIsMissingOrComesAgainIsFound) {
+  const MeshSockets unprotected(1, 4096, Protection::none);
   for (const std::uint32_t second : {0U, 2U, 7U}) {
     const auto mesh = make_tcp_mesh(mesh_options(0, 2));
     const auto fd = connect_to(port_of(*mesh));
@@ -374,6 +375,7 @@ std::string bad_messages(std::mt19937& random) {
 }
 
 TEST(TransportFuzz, BytesFromAMemberEndInAValueOrAnError) {
+  const MeshSockets unprotected(1, 4096, Protection::none);
   int values = 0;
   int errors = 0;
   for (unsigned seed = 0; seed < 200; ++seed) {
