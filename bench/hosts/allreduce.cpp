@@ -2,7 +2,9 @@
 // hosts through the whole pipeline, side by side with stock Gloo's own flat allreduce of the same
 // bytes. All take turns in the same processes, so that all see the same weather; medians of what
 // rank 0 sees. Columns: hvd (as it comes), by size (whatever the links), flat (not by hosts),
-// messages (by hosts, without shared memory), gloo. ROW: only those whose names contain it.
+// messages (by hosts, without shared memory), clear and encrypted
+// (as it comes, with that protection of data instead of integrity alone), gloo. ROW: only those
+// whose names contain it.
 #include <algorithm>
 #include <arpa/inet.h>
 #include <array>
@@ -62,7 +64,7 @@ struct Row {
   double most_of_gloo;  // 0: no bar
 };
 
-constexpr std::array kColumns{"hvd", "by size", "flat", "messages", "gloo"};
+constexpr std::array kColumns{"hvd", "by size", "flat", "messages", "clear", "encrypted", "gloo"};
 
 class Bench {
  public:
@@ -135,6 +137,8 @@ class Bench {
       spec.config.hierarchical_allreduce = true;
       spec.config.shared_memory = false;
     }
+    if (name == "clear") spec.config.data_security = Protection::none;
+    if (name == "encrypted") spec.config.data_security = Protection::encrypted;
     auto made = runtime::World::create(spec, exchange_);
     if (!made.ok()) give_up(made.status());
     return std::move(*made);

@@ -135,6 +135,18 @@ driver::ssh::Options ssh_options(const SettingsReader& settings) {
   return options;
 }
 
+// Tensors are protected on our own connections only.
+Status check_data_security(const SettingsReader& settings) {
+  if (!settings.has("data-security") || settings.text("data-security") == "none") return {};
+  const auto refuse = [&](std::string_view carrier) {
+    return invalid(cat(settings.shown("data-security"), " and ", settings.shown(carrier), ": ",
+                       settings.text(carrier), " protects nothing that it carries"));
+  };
+  if (settings.text("transport") == "gloo-tcp") return refuse("transport");
+  if (settings.text("cpu-operations") == "ccl") return refuse("cpu-operations");
+  return {};
+}
+
 Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
   if (settings.has("network-interface")) {
     spec.network_interfaces = *parse_interfaces(settings.text("network-interface"));
@@ -148,6 +160,7 @@ Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
     return invalid(cat(settings.shown("port-range"), " and ", settings.shown("transport"),
                        ": Gloo listens on ports that the kernel chooses"));
   }
+  HVD_RETURN_IF_ERROR(check_data_security(settings));
   spec.heartbeat_timeout = settings.seconds("heartbeat-timeout");
   spec.orphan_timeout = settings.seconds("orphan-timeout");
   if (spec.orphan_timeout < spec.heartbeat_timeout) {

@@ -59,6 +59,26 @@ Status read_ports(const EnvironmentLookup& lookup, runtime::Config& config) {
   return {};
 }
 
+// Of those who carry tensors only our own connections protect them.
+Status read_data_security(const EnvironmentLookup& lookup, runtime::Config& config) {
+  auto text = text_of("HVD_DATA_SECURITY", lookup);
+  HVD_RETURN_IF_ERROR(text.status());
+  if (!text->has_value()) return {};
+  config.data_security = *protection_named(**text);
+  if (config.data_security == Protection::none) return {};
+
+  const auto refuse = [&](std::string_view variable, std::string_view value) -> Status {
+    return {Code::invalid_argument,
+            cat("HVD_DATA_SECURITY=", **text, " and ", variable, "=", value, ": ", value,
+                " protects nothing that it carries. Leave one of them out, or say none")};
+  };
+  if (config.transport == runtime::Transport::gloo_tcp) return refuse("HVD_TRANSPORT", "gloo-tcp");
+  if (config.cpu_operations != runtime::CpuOperations::gloo) {
+    return refuse("HVD_CPU_OPERATIONS", runtime::name_of(config.cpu_operations));
+  }
+  return {};
+}
+
 std::chrono::milliseconds seconds(double count) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(count * 1e3));
 }
@@ -164,6 +184,7 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup) {
                       " is for HVD_TRANSPORT=hvd: gloo-tcp has one connection for each pair"));
   }
 
+  HVD_RETURN_IF_ERROR(read_data_security(lookup, config));
   HVD_RETURN_IF_ERROR(read_ports(lookup, config));
   HVD_RETURN_IF_ERROR(read_number("HVD_START_TIMEOUT", lookup,
                                   [&](double count) { config.connect_timeout = seconds(count); }));

@@ -107,6 +107,8 @@ TEST(Knobs, AValueThatIsNotAllowedIsRefusedWithTheFlagTheValueAndWhatIs) {
       {"HVD_GLOO_TIMEOUT_SECONDS", "0", "--collective-timeout=0: must be an integer from 1 to"},
       {"HVD_TIMELINE", "", "not empty"},
       {"HVD_TRANSPORT", "tcp", "--transport=tcp: must be one of hvd, gloo-tcp"},
+      {"HVD_DATA_SECURITY", "tls",
+       "--data-security=tls: must be one of none, integrity, encrypted"},
       {"HVD_SOCKETS_PER_PAIR", "0", "--sockets-per-pair=0: "},
       {"HVD_SOCKETS_PER_PAIR", "17", "--sockets-per-pair=17: "},
       {"HVD_PORT_RANGE", "40000", "--port-range=40000: must be two ports from 1 to 65535 with a -"},

@@ -39,6 +39,7 @@ TEST(WorkerSettings, RefuseValuesThatCannotBeRead) {
       {"HVD_GLOO_TIMEOUT_SECONDS", "nan"},
       {"HVD_TRANSPORT", "gloo_tcp"},
       {"HVD_SOCKETS_PER_PAIR", "0x2"},
+      {"HVD_DATA_SECURITY", "tls"},
       {"HVD_PORT_RANGE", "40000"},
       {"HVD_PORT_RANGE", "40999-40000"},
       {"HVD_PORT_RANGE", "0-9"},
@@ -76,6 +77,22 @@ TEST(WorkerSettings, RefuseARangeOfPortsForATransportThatTakesNone) {
       with_all({{"HVD_PORT_RANGE", "40000-40999"}, {"HVD_TRANSPORT", "gloo-tcp"}}));
   expect_refused(settings.status(), "HVD_PORT_RANGE", "40000-40999");
   EXPECT_NE(settings.status().message().find("is for HVD_TRANSPORT=hvd"), std::string::npos);
+}
+
+TEST(WorkerSettings, RefuseProtectionWhereNothingIsProtected) {
+  for (const auto& [variable, value] :
+       std::multimap<std::string, std::string>{{"HVD_TRANSPORT", "gloo-tcp"},
+                                               {"HVD_CPU_OPERATIONS", "mpi"},
+                                               {"HVD_CPU_OPERATIONS", "ccl"}}) {
+    const auto settings = settings_from_environment(
+        with_all({{"HVD_DATA_SECURITY", "encrypted"}, {variable, value}}));
+    expect_refused(settings.status(), "HVD_DATA_SECURITY", "encrypted");
+    EXPECT_NE(settings.status().message().find(value + " protects nothing"), std::string::npos);
+    EXPECT_TRUE(settings_from_environment(with(variable, value)).ok()) << value;
+  }
+  const auto encrypted = settings_from_environment(with("HVD_DATA_SECURITY", "encrypted"));
+  ASSERT_TRUE(encrypted.ok());
+  EXPECT_EQ(encrypted->config.data_security, Protection::encrypted);
 }
 
 TEST(WorkerSettings, RefuseCoresLimitsAndLogLevelsThatCannotBeRead) {
