@@ -310,7 +310,7 @@ Status World::Impl::open_library() {
 }
 
 // "generation 2: rank 1 of 8 at 10.0.0.2; 4 ranks share the memory of this host, 2 hosts are
-// connected over TCP; a batch has at most 134217728 bytes"
+// connected over TCP (integrity); a batch has at most 134217728 bytes"
 std::string World::Impl::description() const {
   const auto hosts = hosts_of(spec_);
   const int count = *std::max_element(hosts.begin(), hosts.end()) + 1;
@@ -324,7 +324,11 @@ std::string World::Impl::description() const {
   } else if (spec_.size() > count) {
     text += "; the ranks of a host are connected over TCP";
   }
-  if (count > 1) text += cat("; ", count, " hosts are connected over TCP");
+  if (count > 1) {
+    const bool ours = spec_.config.transport == Transport::hvd;
+    text += cat("; ", count, " hosts are connected over TCP (",
+                ours ? name_of(spec_.config.data_security) : "gloo-tcp", ")");
+  }
   if (library_) text += cat("; ", library_->library().title(), " reduces tensors of the host");
   return cat(text, "; a batch has at most ", spec_.config.fusion_threshold, " bytes");
 }
@@ -339,6 +343,10 @@ std::shared_ptr<gpu::GpuWorld> World::Impl::make_gpu_world() {
         cat("rank ", rank, " on ", spec_.members[static_cast<std::size_t>(rank)].worker));
   }
   options.hosts = hosts_of(spec_);
+  const bool several = *std::max_element(options.hosts.begin(), options.hosts.end()) > 0;
+  if (several && spec_.rank == 0 && spec_.config.data_security == Protection::encrypted) {
+    HVD_LOG(warning, "HVD_DATA_SECURITY=encrypted does not reach what NCCL sends between hosts");
+  }
 
   options.by_hosts = spec_.config.gpu_by_hosts;
   options.open = spec_.config.open_gpu;

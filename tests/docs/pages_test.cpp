@@ -94,6 +94,27 @@ TEST(Pages, LinksLeadToPagesAndHeadingsThatExist) {
   }
 }
 
+// "Suite.Test" of every test in C++.
+std::set<std::string> all_tests() {
+  static const std::regex test(R"(\nTEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\))");
+  std::set<std::string> names;
+  for (const auto& entry : fs::recursive_directory_iterator(source() / "tests")) {
+    if (entry.path().extension() != ".cpp") continue;
+    const auto text = content_of(entry.path());
+    for (const auto& match : matches_of(text, test)) names.insert(cat(match[1], ".", match[2]));
+  }
+  return names;
+}
+
+TEST(Pages, EachDefenceOfTheThreatModelNamesATestThatExists) {
+  static const std::regex name(R"(`(\w+\.[A-Z]\w+)`)");
+  const auto tests = all_tests();
+  const auto page = content_of(source() / "docs" / "internals" / "security.md");
+  const auto names = matches_of(page, name);
+  EXPECT_GT(names.size(), 30U);
+  for (const auto& match : names) EXPECT_TRUE(tests.contains(match[1])) << match[1];
+}
+
 // The answer of hvdrun to a flag without a value, alone or after one of its commands.
 const std::string& answer_to(const std::string& command, const std::string& flag) {
   static std::map<std::string, std::string> answers;

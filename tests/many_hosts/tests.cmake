@@ -40,6 +40,7 @@ hvd_test(hvd_jobs_on_hosts_test
   ${many_hosts}/ports_test.cpp
   ${python_tests}
   ${many_hosts}/secrets_test.cpp
+  ${many_hosts}/tampering_test.cpp
   ${many_hosts}/training_test.cpp
   LIBRARIES hvd_test_hosts hvd_test_steps_job
   DEFINITIONS HVD_BUILD_DIR="${PROJECT_BINARY_DIR}"
