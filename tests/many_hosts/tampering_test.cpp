@@ -1,4 +1,6 @@
 // Somebody between two hosts changes what their workers send each other.
+#include <csignal>
+
 #include "base/text.h"
 #include "tests/many_hosts/many_hosts_test.h"
 
@@ -18,6 +20,13 @@ class TamperingTest : public ManyHostsTest, public testing::WithParamInterface<c
       host(number).place(kText);
     }
     host(2).place(kRelay, "/root/relay.py");
+  }
+  void TearDown() override {
+    if (relay_) {
+      relay_->signal(SIGKILL);
+      relay_->wait();
+    }
+    ManyHostsTest::TearDown();
   }
   // From now on, of what workers on h2 connect to on h1. One bit is changed where so many bytes of
   // a connection have passed: only data connections carry as many.
