@@ -1,6 +1,6 @@
-# Takes the connections that this host makes to ports of others (iptables sends them here), passes
-# their bytes on, and changes one bit of the first byte behind SKIP, in the first direction that gets
-# there. altering_relay.py PORT SKIP
+# altering_relay.py PORT SKIP: takes the connections that this host makes to ports of others
+# (iptables sends them here), passes their bytes on, and changes one bit of the first byte behind
+# SKIP, in the first direction that gets there.
 import socket
 import struct
 import sys
