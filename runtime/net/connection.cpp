@@ -17,6 +17,11 @@ std::span<std::byte> bytes_of(char* data, std::size_t bytes) {
   return {reinterpret_cast<std::byte*>(data), bytes};
 }
 
+Status altered() {
+  return {Code::data_loss,
+          "its control connection was altered on the way: a record is not what it has sent"};
+}
+
 }  // namespace
 
 void Connection::protect(const SessionKeys& keys) {
@@ -51,20 +56,17 @@ Status Connection::take_received(std::string_view bytes) {
     decoder_.feed(bytes);
     return {};
   }
-  const Status altered(
-      Code::data_loss,
-      "its control connection was altered on the way: a record is not what it has sent");
   sealed_ += bytes;
   std::size_t begin = 0;
   while (sealed_.size() - begin >= kLengthBytes) {
     const std::size_t length = WireReader(std::string_view(sealed_).substr(begin)).u32();
-    if (length > kRecordBytes) return altered;
+    if (length > kRecordBytes) return altered();
     if (sealed_.size() - begin < kLengthBytes + length + RecordCipher::kTagBytes) break;
 
     char* const record = sealed_.data() + begin + kLengthBytes;
     RecordCipher::Tag tag;
     std::memcpy(tag.data(), record + length, tag.size());
-    if (!opening_->open(bytes_of(record, length), tag)) return altered;
+    if (!opening_->open(bytes_of(record, length), tag)) return altered();
     decoder_.feed({record, length});
     begin += kLengthBytes + length + tag.size();
   }
