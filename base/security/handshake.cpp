@@ -27,7 +27,7 @@ Digest sign(const Mac& mac, std::string_view side, const Transcript& t) {
               t.connector, numbers});
 }
 
-// Only the two ends can derive them, and each connection has others.
+// Only those who hold the token can derive it, and each connection and direction has another one.
 Token session_key(const Mac& mac, std::string_view sender, const Transcript& transcript) {
   Digest bytes = sign(mac, cat("key of the ", sender), transcript);
   auto key = Token::from_bytes(as_view(bytes));

@@ -407,26 +407,22 @@ const std::string& Controller::host(int rank) const {
 }
 
 Failure Controller::lost(int rank, const Status& how) const {
+  // Somebody else has altered what it sent.
+  if (how.code() == Code::data_loss) return how.with_context(describe(rank));
   return {Status(Code::unavailable, cat(describe(rank), " is gone: ", how.message())), rank,
           host(rank)};
 }
 
 // The neighbours of a dead rank learn of its death from the end of their connections, usually
 // sooner than a report about a broken data connection arrives: so a report waits for a while for
-// the rank's name. Rank 0 waits once, the others twice as long, since they wait for rank 0. A rank
-// that got what it should not closes its connections: its report replaces those of the ranks that
-// saw these end.
+// the rank's name. Rank 0 waits once, the others twice as long, since they wait for rank 0.
 void Controller::suspect_now(const Failure& why, TimePoint now) {
-  const bool is_first = suspicion_.ok();
-  const bool is_cause =
-      suspicion_.status.code() == Code::unavailable && why.status.code() == Code::data_loss;
-  if (verdict_.known() || !(is_first || is_cause)) return;
+  if (verdict_.known() || !suspicion_.ok()) return;
   suspicion_ = why;
-  if (is_first) {
-    const int times = links_.has_parent() ? 2 : 1;
-    suspicion_until_ = now + times * spec_.config.verdict_timeout;
-  }
-  if (links_.has_parent()) links_.send(links_.parent(), encode_failure(Message::suspicion, why));
+  suspicion_until_ = now + spec_.config.verdict_timeout;
+  if (!links_.has_parent()) return;
+  links_.send(links_.parent(), encode_failure(Message::suspicion, why));
+  suspicion_until_ += spec_.config.verdict_timeout;
 }
 
 void Controller::enter_failure(const Failure& why) {

@@ -206,10 +206,16 @@ class World::Impl {
   // A rank that lacks memory is itself the cause of what breaks. Any other error here may be the
   // consequence of an error that another rank knows better.
   void operation_broke(const Status& why) {
-    if (why.code() != Code::resource_exhausted) return control_.suspect(why);
     const auto& self = spec_.members[static_cast<std::size_t>(spec_.rank)];
-    control_.fail(
-        {why.with_context(cat("rank ", spec_.rank, " on ", self.worker)), spec_.rank, self.host});
+    const std::string own_name = cat("rank ", spec_.rank, " on ", self.worker);
+    if (why.code() == Code::resource_exhausted) {
+      control_.fail({why.with_context(own_name), spec_.rank, self.host});
+    } else if (why.code() == Code::data_loss) {
+      // It knows what was wrong; the others see only that its connections end.
+      control_.fail(why.with_context(cat("the data connections of ", own_name)));
+    } else {
+      control_.suspect(why);
+    }
   }
   // Perhaps the program does not wait for what is in flight in shutdown().
   void note_refused(const Status& why) {
@@ -329,7 +335,9 @@ std::string World::Impl::description() const {
     text += cat("; ", count, " hosts are connected over TCP (",
                 ours ? name_of(spec_.config.data_security) : "gloo-tcp", ")");
   }
-  if (library_) text += cat("; ", library_->library().title(), " reduces tensors of the host");
+  if (library_) {
+    text += cat("; ", library_->library().title(), " reduces tensors of the host, unprotected");
+  }
   return cat(text, "; a batch has at most ", spec_.config.fusion_threshold, " bytes");
 }
 

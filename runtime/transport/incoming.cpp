@@ -165,9 +165,11 @@ Incoming::Extent Incoming::extent_at(std::size_t received) {
 }
 
 Status Incoming::altered() const {
-  return {Code::data_loss,
-          cat("what arrived on the data connection of rank ", rank_, " at rank ", own_rank_,
-              " is not what rank ", rank_, " has sent: it was altered on the way")};
+  return {
+      Code::data_loss,
+      cat("what arrived on the data connection of rank ", rank_, " at rank ", own_rank_,
+          " is not what rank ", rank_, " has sent: it was altered on the way",
+          cipher_->hides() ? "" : ", or the program wrote to a tensor while it was being sent")};
 }
 
 Status Incoming::begin_message() {

@@ -10,12 +10,13 @@
 namespace hvd::runtime {
 
 void Link::open(UniqueFd fd, const SessionKeys& keys, Protection protection) {
+  if (protection != Protection::none) {
+    incoming_.protect(RecordCipher(keys.to_receive, protection));
+    outgoing_.protect(RecordCipher(keys.to_send, protection));
+  }
+  incoming_.open();
   fd_ = std::move(fd);
   state_ = State::open;
-  incoming_.open();
-  if (protection == Protection::none) return;
-  incoming_.protect(RecordCipher(keys.to_receive, protection));
-  outgoing_.protect(RecordCipher(keys.to_send, protection));
 }
 
 void Link::close(Status why) {

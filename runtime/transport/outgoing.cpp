@@ -26,7 +26,7 @@ void Outgoing::drop_all() {
   cut_messages_ = cut_bytes_ = waiting_bytes_ = written_ = 0;
   header_is_cut_ = false;
   sealed_.reset();
-  sealed_end_ = sealed_pieces_ = 0;
+  next_sealed_ = sealed_pieces_ = 0;
 }
 
 bool Outgoing::has_message_of(const Endpoint& endpoint) const {
@@ -37,8 +37,7 @@ bool Outgoing::has_message_of(const Endpoint& endpoint) const {
 // --- what is written next -----------------------------------------------------------------------
 
 void Outgoing::cut_pieces() {
-  while (cut_messages_ < messages_.size() && pieces_.size() < kMostPieces &&
-         waiting_bytes_ < kMoveBytes) {
+  while (cut_messages_ < messages_.size() && pieces_.size() < kMostPieces && room_ahead() > 0) {
     const Message& message = messages_[cut_messages_];
     if (!header_is_cut_) {
       cut_header(message);
@@ -46,6 +45,13 @@ void Outgoing::cut_pieces() {
       return;
     }
   }
+}
+
+// How many bytes more may be cut before others have been written.
+std::size_t Outgoing::room_ahead() const {
+  const std::size_t most = cipher_ ? kSealedAhead * MessageHeader::kRecordBytes : kMoveBytes;
+  const std::size_t ahead = waiting_bytes_ - written_;
+  return most - std::min(ahead, most);
 }
 
 void Outgoing::cut_header(const Message& message) {
@@ -65,7 +71,7 @@ void Outgoing::cut_header(const Message& message) {
 
 // False if there is no room for an encrypted copy before others have been written.
 bool Outgoing::cut_data(const Message& message) {
-  const std::size_t most = cipher_ ? MessageHeader::kRecordBytes : kMoveBytes;
+  const std::size_t most = cipher_ ? MessageHeader::kRecordBytes : room_ahead();
   Piece piece;
   piece.data = message.data + cut_bytes_;
   piece.bytes = std::min(message.bytes - cut_bytes_, most);
@@ -74,7 +80,7 @@ bool Outgoing::cut_data(const Message& message) {
   if (cipher_) {
     std::byte* sealed = nullptr;
     if (cipher_->hides()) {
-      sealed = room_for_sealed(piece.bytes);
+      sealed = room_for_sealed();
       if (sealed == nullptr) return false;
     }
     piece.tag = cipher_->seal({piece.data, piece.bytes}, sealed);
@@ -98,11 +104,11 @@ void Outgoing::add_cut(const Piece& piece) {
   cut_bytes_ = 0;
 }
 
-std::byte* Outgoing::room_for_sealed(std::size_t bytes) {
-  if (!sealed_) sealed_.reset(new std::byte[kSealedBytes]);
-  if (sealed_pieces_ == 0) sealed_end_ = 0;
-  if (kSealedBytes - sealed_end_ < bytes) return nullptr;
-  return sealed_.get() + std::exchange(sealed_end_, sealed_end_ + bytes);
+std::byte* Outgoing::room_for_sealed() {
+  if (!sealed_) sealed_.reset(new std::byte[kSealedAhead * MessageHeader::kRecordBytes]);
+  if (sealed_pieces_ == kSealedAhead) return nullptr;
+  const std::size_t place = std::exchange(next_sealed_, (next_sealed_ + 1) % kSealedAhead);
+  return sealed_.get() + place * MessageHeader::kRecordBytes;
 }
 
 // --- writing ------------------------------------------------------------------------------------

@@ -40,7 +40,8 @@ class Outgoing {
   // Of system calls and of copies: so much at a time.
   static constexpr std::size_t kMoveBytes = std::size_t{1} << 20;
   static constexpr std::size_t kMostPieces = 32;
-  static constexpr std::size_t kSealedBytes = 2 * MessageHeader::kRecordBytes;
+  // Records are made shortly before they are written, so that the kernel finds them in a cache.
+  static constexpr std::size_t kSealedAhead = 4;  // records
 
   struct Message {
     Endpoint* endpoint;
@@ -60,10 +61,11 @@ class Outgoing {
   };
 
   void cut_pieces();
+  std::size_t room_ahead() const;
   void cut_header(const Message& message);
   bool cut_data(const Message& message);
   void add_cut(const Piece& piece);
-  std::byte* room_for_sealed(std::size_t bytes);
+  std::byte* room_for_sealed();
   std::size_t wire_bytes(const Piece& piece) const {
     return piece.bytes + (cipher_ ? RecordCipher::kTagBytes : 0);
   }
@@ -84,9 +86,9 @@ class Outgoing {
   std::size_t written_ = 0;        // of the first piece, its tag included
   std::uint64_t all_written_ = 0;
 
-  // Encrypted copies of the pieces that wait. Empty as soon as none of them is left.
+  // Encrypted copies of the pieces that wait: room for kSealedAhead records, which is used in turn.
   std::unique_ptr<std::byte[]> sealed_;
-  std::size_t sealed_end_ = 0;
+  std::size_t next_sealed_ = 0;
   std::size_t sealed_pieces_ = 0;
 };
 

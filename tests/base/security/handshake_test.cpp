@@ -2,7 +2,10 @@
 #include "base/security/handshake.h"
 
 #include <gtest/gtest.h>
+#include <optional>
 #include <random>
+#include <set>
+#include <string>
 
 #include "base/wire.h"
 
@@ -37,6 +40,8 @@ struct Outcome {
   Status at_acceptor;
   HandshakeIdentity who;
   Status at_connector;
+  std::optional<SessionKeys> acceptor_keys = {};
+  std::optional<SessionKeys> connector_keys = {};
 };
 
 Outcome shake_hands(const Sides& sides) {
@@ -48,9 +53,31 @@ Outcome shake_hands(const Sides& sides) {
   const auto accepted = acceptor.accept(frame_of(*proof), reply);
   Outcome outcome;
   outcome.at_acceptor = accepted.status();
-  if (accepted.ok()) outcome.who = *accepted;
-  outcome.at_connector = connector.check(frame_of(reply)).status();
+  if (accepted.ok()) {
+    outcome.who = *accepted;
+    outcome.acceptor_keys = accepted->keys;
+  }
+  const auto checked = connector.check(frame_of(reply));
+  outcome.at_connector = checked.status();
+  if (checked.ok()) outcome.connector_keys = *checked;
   return outcome;
+}
+
+TEST(Handshake, GivesKeysThatNoOtherConnectionAndNoOtherDirectionHas) {
+  const Sides sides(Token::random());
+  std::set<std::string> all;
+  const auto collect = [&all](const Sides& of) {
+    const auto outcome = shake_hands(of);
+    ASSERT_TRUE(outcome.acceptor_keys && outcome.connector_keys);
+    EXPECT_EQ(outcome.acceptor_keys->to_send.bytes(), outcome.connector_keys->to_receive.bytes());
+    EXPECT_EQ(outcome.acceptor_keys->to_receive.bytes(), outcome.connector_keys->to_send.bytes());
+    all.emplace(outcome.acceptor_keys->to_send.bytes());
+    all.emplace(outcome.acceptor_keys->to_receive.bytes());
+  };
+  collect(sides);
+  collect(sides);
+  EXPECT_EQ(all.size(), 4U) << "two connections, two directions";
+  EXPECT_FALSE(all.contains(std::string(sides.acceptor_token.bytes())));
 }
 
 TEST(Handshake, MembersKnowEachOther) {

@@ -1,7 +1,11 @@
 #include "base/security/sealing.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <memory>
+#include <openssl/evp.h>
 #include <string>
 #include <vector>
 
@@ -117,6 +121,54 @@ TEST_P(Sealing, GoesOnOverAChangeOfKeys) {
     ASSERT_TRUE(receiver.open(copy, tag)) << i;
   }
   EXPECT_EQ(copy, clear);
+}
+
+// The key and the base of the nonces that come from this key, as sealing.h says, and the next key.
+struct Derived {
+  Digest material;
+  Token next;
+};
+
+Derived derived_from(const Token& key) {
+  const Mac derive(key);
+  return {derive({"hvd record key", "encrypted"}),
+          *Token::from_bytes(as_view(derive({"hvd next record key"})))};
+}
+
+std::string decrypted(const Derived& keys, std::uint64_t number, const Record& record) {
+  std::array<unsigned char, 12> nonce{};
+  std::copy_n(keys.material.begin() + 16, nonce.size(), nonce.begin());
+  for (std::size_t i = 0; i < 8; ++i) {
+    nonce.at(11 - i) ^= static_cast<unsigned char>(number >> (8 * i));
+  }
+  const std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)> cipher(
+      EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
+  std::string text(record.bytes.size(), '\0');
+  Tag tag = record.tag;
+  int length = 0;
+  auto* const out = reinterpret_cast<unsigned char*>(text.data());
+  const auto* const in = reinterpret_cast<const unsigned char*>(record.bytes.data());
+  const bool fine =
+      EVP_DecryptInit_ex(cipher.get(), EVP_aes_128_gcm(), nullptr, keys.material.data(),
+                         nonce.data()) == 1 &&
+      EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_AEAD_SET_TAG, 16, tag.data()) == 1 &&
+      EVP_DecryptUpdate(cipher.get(), out, &length, in, static_cast<int>(text.size())) == 1 &&
+      EVP_DecryptFinal_ex(cipher.get(), out, &length) == 1;
+  return fine ? text : "it does not open";
+}
+
+TEST(RecordFormat, IsAesGcmUnderKeysThatChange) {
+  const Token key = Token::random();
+  RecordCipher cipher(key, Protection::encrypted);
+  const Derived first = derived_from(key);
+  EXPECT_EQ(decrypted(first, 0, sealed(cipher, "record 0")), "record 0");
+  EXPECT_EQ(decrypted(first, 1, sealed(cipher, "record 1")), "record 1");
+  for (auto i = std::uint64_t{2}; i < RecordCipher::kRecordsPerKey; ++i) sealed(cipher, "x");
+
+  const Record next = sealed(cipher, "of the next key");
+  EXPECT_EQ(decrypted(first, RecordCipher::kRecordsPerKey, next), "it does not open");
+  const Derived second = derived_from(first.next);
+  EXPECT_EQ(decrypted(second, RecordCipher::kRecordsPerKey, next), "of the next key");
 }
 
 TEST(Protection, HasNames) {

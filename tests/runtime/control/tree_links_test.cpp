@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/wire.h"
 #include "runtime/negotiation/messages.h"
+#include "runtime/net/member_connector.h"
 #include "tests/runtime/control/worlds.h"
 #include "tests/runtime/ops/gloo_ranks.h"
 
@@ -59,6 +60,29 @@ struct Member {
   Status lost;
   bool is_malformed = false;
 };
+
+TEST(TreeLinks, AFrameThatIsNotProtectedIsNotTaken) {
+  Member parent(0);
+  const auto port = parse_number<std::uint16_t>(parent.links->address());
+  ASSERT_TRUE(port.has_value());
+  auto joined = std::async(std::launch::async, [&] {
+    return runtime::connect_and_authenticate({parent.spec.members.front().address, *port},
+                                             parent.spec.token, {"rank 1", parent.spec.generation},
+                                             {"rank 0", parent.spec.generation},
+                                             Clock::now() + kLong);
+  });
+  const auto deadline = Clock::now() + kLong;
+  while (!parent.links->complete() && Clock::now() < deadline) parent.look();
+  const auto socket = joined.get();
+  ASSERT_TRUE(socket.ok()) << socket.status().to_string();
+
+  std::string frames;
+  for (int i = 0; i < 9; ++i) frames += encode_frame(kKind, "unprotected");
+  ASSERT_TRUE(send_all(socket->fd.get(), frames, deadline).ok());
+  while (parent.lost.ok() && Clock::now() < deadline) parent.look();
+  EXPECT_EQ(parent.lost.code(), Code::data_loss) << parent.lost.to_string();
+  EXPECT_TRUE(parent.frames.empty());
+}
 
 class TreeLinksOfTwo : public testing::Test {
  protected:

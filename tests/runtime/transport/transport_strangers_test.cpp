@@ -1,7 +1,9 @@
 // Foreign connections to a data port: strangers, impostors, and members of other generations. They
 // change no result, end no process, and hold up no member.
+#include <optional>
 #include <poll.h>
 #include <random>
+#include <span>
 #include <sys/socket.h>
 
 #include "base/security/handshake.h"
@@ -37,10 +39,10 @@ void say(const UniqueFd& fd, std::string_view bytes) {
 }
 
 // The last answer of the port: the refusal, or that it has closed the connection.
-Status verdict_on(const UniqueFd& fd, const HandshakeConnector& connector) {
+Result<SessionKeys> verdict_on(const UniqueFd& fd, const HandshakeConnector& connector) {
   FrameDecoder decoder;
   auto frame = receive_frame(fd.get(), decoder, Clock::now() + kLong);
-  return frame.ok() ? connector.check(*frame).status() : frame.status();
+  return frame.ok() ? connector.check(*frame) : frame.status();
 }
 
 // Authenticates as `name` of that generation, with that token, for that purpose, to the listener
@@ -52,7 +54,7 @@ struct Client {
   std::string purpose = std::string(kData);
   std::string host = "rank 0";
 
-  Status authenticate(const UniqueFd& fd) const {
+  Result<SessionKeys> authenticate(const UniqueFd& fd) const {
     HandshakeConnector connector(token, purpose, {name, generation}, {host, generation});
     FrameDecoder decoder;
     auto challenge = receive_frame(fd.get(), decoder, Clock::now() + kLong);
@@ -140,7 +142,8 @@ TEST_P(Strangers, WithGarbageAreDisconnected) {
 TEST_P(Strangers, WithoutTheTokenAreRefused) {
   attack_rank_0([](const SocketAddress& port) {
     const auto fd = connect_to(port);
-    EXPECT_EQ(Client{.token = Token::random()}.authenticate(fd).code(), Code::unauthenticated);
+    EXPECT_EQ(Client{.token = Token::random()}.authenticate(fd).status().code(),
+              Code::unauthenticated);
     expect_disconnected(fd);
   });
 }
@@ -149,7 +152,7 @@ TEST_P(Strangers, OfAnotherGenerationAreRefusedAndToldWhy) {
   attack_rank_0([](const SocketAddress& port) {
     for (const std::uint64_t generation : {0, 2}) {
       const auto fd = connect_to(port);
-      const auto verdict = Client{.generation = generation}.authenticate(fd);
+      const Status verdict = Client{.generation = generation}.authenticate(fd).status();
       EXPECT_EQ(verdict.code(), Code::failed_precondition) << verdict.to_string();
       expect_disconnected(fd);
     }
@@ -159,7 +162,8 @@ TEST_P(Strangers, OfAnotherGenerationAreRefusedAndToldWhy) {
 TEST_P(Strangers, WithAnotherPurposeAreRefused) {
   attack_rank_0([](const SocketAddress& port) {
     const auto fd = connect_to(port);
-    EXPECT_EQ(Client{.purpose = "coordinator"}.authenticate(fd).code(), Code::unauthenticated);
+    EXPECT_EQ(Client{.purpose = "coordinator"}.authenticate(fd).status().code(),
+              Code::unauthenticated);
     expect_disconnected(fd);
   });
 }
@@ -167,7 +171,7 @@ TEST_P(Strangers, WithAnotherPurposeAreRefused) {
 TEST_P(Strangers, OfAnotherListenerAreRefused) {
   attack_rank_0([](const SocketAddress& port) {
     const auto fd = connect_to(port);
-    EXPECT_EQ(Client{.host = "rank 1"}.authenticate(fd).code(), Code::unauthenticated);
+    EXPECT_EQ(Client{.host = "rank 1"}.authenticate(fd).status().code(), Code::unauthenticated);
     expect_disconnected(fd);
   });
 }
@@ -211,7 +215,7 @@ TEST_P(Strangers, WithAReplayedProofAreRefused) {
       expect_disconnected(again);
     }
     say(first, *proof);  // right, but of generation 0
-    EXPECT_EQ(verdict_on(first, connector).code(), Code::failed_precondition);
+    EXPECT_EQ(verdict_on(first, connector).status().code(), Code::failed_precondition);
   });
 }
 
@@ -344,8 +348,16 @@ TEST(BrokenMembers, AMessageThatIsMissingOrComesAgainIsFound) {
 // --- with the token, but broken or malicious: the fuzzer ----------------------------------------
 
 // Half of it is right, so that it gets further than to the first check.
-std::string bad_messages(std::mt19937& random) {
+std::string bad_messages(std::mt19937& random, RecordCipher* cipher) {
   std::string bytes;
+  const auto add_record = [&](std::string record) {
+    const std::span<std::byte> raw(reinterpret_cast<std::byte*>(record.data()), record.size());
+    bytes += record;
+    if (cipher == nullptr) return;
+    const auto tag = cipher->seal(raw, raw.data());
+    bytes.replace(bytes.size() - record.size(), record.size(), record);
+    bytes.append(reinterpret_cast<const char*>(tag.data()), tag.size());
+  };
   std::uint32_t sequence = 0;
   for (int i = 0; i < 6; ++i) {
     runtime::MessageHeader header;
@@ -365,25 +377,34 @@ std::string bad_messages(std::mt19937& random) {
       default:
         break;
     }
-    bytes.append(reinterpret_cast<const char*>(&header), sizeof(header));
-    for (std::size_t left = header.bytes < 200 ? header.bytes : 50; left > 0; --left) {
-      bytes.push_back(static_cast<char>(random()));
-    }
+    add_record({reinterpret_cast<const char*>(&header), sizeof(header)});
+    std::string body(header.bytes < 200 ? header.bytes : 50, '\0');
+    for (char& byte : body) byte = static_cast<char>(random());
+    if (!body.empty()) add_record(body);
   }
   bytes.resize(random() % (bytes.size() + 1));
   return bytes;
 }
 
-TEST(TransportFuzz, BytesFromAMemberEndInAValueOrAnError) {
-  const MeshSockets unprotected(1, 4096, Protection::none);
+class TransportFuzz : public ::testing::TestWithParam<Protection> {};
+INSTANTIATE_TEST_SUITE_P(Protection, TransportFuzz,
+                         ::testing::Values(Protection::none, Protection::integrity,
+                                           Protection::encrypted),
+                         [](const auto& row) { return std::string(name_of(row.param)); });
+
+TEST_P(TransportFuzz, BytesFromAMemberEndInAValueOrAnError) {
+  const MeshSockets sockets(1, 4096, GetParam());
   int values = 0;
   int errors = 0;
   for (unsigned seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
     const auto mesh = make_tcp_mesh(mesh_options(0, 2));
     const auto fd = connect_to(port_of(*mesh));
-    ASSERT_TRUE(Client{.name = "rank 1"}.authenticate(fd).ok());
-    const auto bytes = bad_messages(random);
+    const auto keys = Client{.name = "rank 1"}.authenticate(fd);
+    ASSERT_TRUE(keys.ok());
+    std::optional<RecordCipher> cipher;
+    if (GetParam() != Protection::none) cipher.emplace(keys->to_send, GetParam());
+    const auto bytes = bad_messages(random, cipher ? &*cipher : nullptr);
     std::thread sender([&] {
       for (std::size_t at = 0; at < bytes.size();) {
         const std::size_t part = std::min(bytes.size() - at, random() % 40 + 1);

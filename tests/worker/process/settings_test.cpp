@@ -90,6 +90,9 @@ TEST(WorkerSettings, RefuseProtectionWhereNothingIsProtected) {
     EXPECT_NE(settings.status().message().find(value + " protects nothing"), std::string::npos);
     EXPECT_TRUE(settings_from_environment(with(variable, value)).ok()) << value;
   }
+  const auto usual = settings_from_environment(with_all({}));
+  ASSERT_TRUE(usual.ok());
+  EXPECT_EQ(usual->config.data_security, Protection::integrity);
   const auto encrypted = settings_from_environment(with("HVD_DATA_SECURITY", "encrypted"));
   ASSERT_TRUE(encrypted.ok());
   EXPECT_EQ(encrypted->config.data_security, Protection::encrypted);
