@@ -23,6 +23,7 @@ hvd_e2e_program(api_sets hvd)
 # hvd.
 add_executable(elastic_steps ${e2e}/programs/elastic_steps.cpp)
 hvd_compile_options(elastic_steps)
+set_target_properties(elastic_steps PROPERTIES HVD_MEASURES ON)
 target_link_libraries(elastic_steps PRIVATE hvd_static)
 
 add_library(hvd_test_steps STATIC ${e2e}/step_logs.cpp)

@@ -7,6 +7,7 @@ add_executable(hvd_data_plane_fuzz
   fuzz/shrink.cpp
   runtime/tsan_options.cpp)
 hvd_compile_options(hvd_data_plane_fuzz)
+hvd_computes(hvd_data_plane_fuzz)
 target_link_libraries(hvd_data_plane_fuzz PRIVATE hvd_runtime hvd_base hvd_test_support GTest::gtest)
 add_test(NAME Fuzz.HalfAMinuteOfRandomCollectivesIsRight COMMAND hvd_data_plane_fuzz --minutes 0.5)
 set_tests_properties(Fuzz.HalfAMinuteOfRandomCollectivesIsRight PROPERTIES LABELS nightly TIMEOUT 400 PROCESSORS 2 COST 100)

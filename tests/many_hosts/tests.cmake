@@ -20,6 +20,7 @@ add_dependencies(hvd_test_steps_job hvd_bad_files hvdrun hvd-agent elastic_steps
 
 add_executable(conforms ${many_hosts}/programs/conforms.cpp ${CMAKE_CURRENT_SOURCE_DIR}/runtime/ops/conformance.cpp)
 hvd_compile_options(conforms)
+hvd_computes(conforms)
 target_link_libraries(conforms PRIVATE hvd_worker GTest::gtest)
 
 # The extension of a build with sanitizers does not load into a Python without them.

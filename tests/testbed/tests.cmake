@@ -21,6 +21,7 @@ hvd_compile_options(hvd-hosts)
 target_compile_definitions(hvd-hosts PRIVATE HVD_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}"
   HVD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 target_link_libraries(hvd-hosts PRIVATE hvd_test_hosts_base)
+set_target_properties(hvd-hosts PROPERTIES HVD_MEASURES ON)
 
 # The library that tests link; the program comes with it.
 add_library(hvd_test_hosts INTERFACE)

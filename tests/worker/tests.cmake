@@ -96,7 +96,6 @@ endif()
 if(TARGET hvd_libtorch AND TARGET libtorch_fashion)
   add_executable(hvd_torch_program worker/torch_program.cpp)
   hvd_compile_options(hvd_torch_program)
-  target_compile_options(hvd_torch_program PRIVATE -O0)
   target_link_libraries(hvd_torch_program PRIVATE hvd hvd_libtorch)
   hvd_test(hvd_torch_test
     e2e/job_test.cpp
