@@ -16,6 +16,12 @@ function(hvd_compile_options target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/base/include)
 endfunction()
 
+# As it comes, g++ looks again and again for memory that it need not keep, which takes a tenth of its time and more. The code
+# is the same.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options("SHELL:--param ggc-min-heapsize=524288")  # in KB
+endif()
+
 if(HVD_SANITIZE)
   # -g1 is enough for the lines of a report; -g takes half as long again to compile, and -O1 twice as long as -O0, which
   # the tests do not win back.
