@@ -5,7 +5,7 @@ if(HVD_BUILD_TESTS)
   hvd_compile_options(hvd_soak)
   target_link_libraries(hvd_soak PRIVATE hvd_test_steps_job nlohmann_json::nlohmann_json)
   add_test(NAME Soak.HalfAMinuteOfFaultsLosesNothing COMMAND hvd_soak --seconds 30 --seed 1 --stop 3)
-  set_tests_properties(Soak.HalfAMinuteOfFaultsLosesNothing PROPERTIES LABELS nightly TIMEOUT 300 PROCESSORS 2 SKIP_RETURN_CODE 77 COST 100)
+  set_tests_properties(Soak.HalfAMinuteOfFaultsLosesNothing PROPERTIES LABELS nightly TIMEOUT 300 PROCESSORS 6 SKIP_RETURN_CODE 77 COST 100)
 
   # hvd_soak_refuses(NAME "what it says" words...)
   function(hvd_soak_refuses name said)

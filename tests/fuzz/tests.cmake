@@ -10,7 +10,7 @@ hvd_compile_options(hvd_data_plane_fuzz)
 hvd_computes(hvd_data_plane_fuzz)
 target_link_libraries(hvd_data_plane_fuzz PRIVATE hvd_runtime hvd_base hvd_test_support GTest::gtest)
 add_test(NAME Fuzz.HalfAMinuteOfRandomCollectivesIsRight COMMAND hvd_data_plane_fuzz --minutes 0.5)
-set_tests_properties(Fuzz.HalfAMinuteOfRandomCollectivesIsRight PROPERTIES LABELS nightly TIMEOUT 400 PROCESSORS 2 COST 100)
+set_tests_properties(Fuzz.HalfAMinuteOfRandomCollectivesIsRight PROPERTIES LABELS nightly TIMEOUT 400 PROCESSORS 6 COST 100)
 
 # hvd_fuzz_refuses(NAME "what it says" words...)
 function(hvd_fuzz_refuses name said)

@@ -5,7 +5,7 @@ set(pytest ${Python3_EXECUTABLE} -m pytest -x -q -p no:cacheprovider --rootdir $
 function(hvd_python_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "COMMAND;LABELS")
   add_test(NAME Python.${name} COMMAND ${arg_COMMAND})
-  set_tests_properties(Python.${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS 2
+  set_tests_properties(Python.${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS 6 COST 50
     ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python;PYTHONDONTWRITEBYTECODE=1;OMP_NUM_THREADS=1;HVD_EVENTS_DIR=${PROJECT_BINARY_DIR}/events")
 endfunction()
 

@@ -49,9 +49,9 @@ hvd_test(hvd_simulation_test COMPUTES
   LABELS unit)
 add_test(NAME ElasticSimulation/25000_seeds
   COMMAND hvd_simulation_test --gtest_filter=ElasticSimulation.holds_whatever_happens_at_once)
-set_tests_properties(ElasticSimulation/25000_seeds PROPERTIES LABELS nightly TIMEOUT 900 PROCESSORS 2 COST 100
+set_tests_properties(ElasticSimulation/25000_seeds PROPERTIES LABELS nightly TIMEOUT 900 PROCESSORS 6 COST 100
   ENVIRONMENT HVD_SIMULATION_RUNS=25000)
 add_test(NAME ElasticSimulation/suspensions_of_15000_seeds
   COMMAND hvd_simulation_test --gtest_filter=ElasticSimulation.suspends_whatever_happens_at_once)
-set_tests_properties(ElasticSimulation/suspensions_of_15000_seeds PROPERTIES LABELS nightly TIMEOUT 900 PROCESSORS 2
+set_tests_properties(ElasticSimulation/suspensions_of_15000_seeds PROPERTIES LABELS nightly TIMEOUT 900 PROCESSORS 6
   COST 30 ENVIRONMENT HVD_SIMULATION_RUNS=15000)
