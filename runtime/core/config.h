@@ -54,7 +54,7 @@ struct Config {
   ListenPorts ports = {};
   // Data connections between two ranks, over which large messages are split; of our transport.
   int sockets_per_pair = 1;
-  // Of what these connections carry.
+  // How the bytes on these connections are protected.
   Protection data_security = Protection::integrity;
   std::size_t fusion_threshold = std::size_t{128} << 20;  // bytes of one fused batch; 0: no fusion
   // The longest time for which ready tensors wait for others to share their batch while the

@@ -37,7 +37,7 @@ class Outgoing {
   Status write(int fd, bool& writable, std::vector<Ended>& ended);
 
  private:
-  // Of system calls and of copies: so much at a time.
+  // One system call or one copy moves at most so much.
   static constexpr std::size_t kMoveBytes = std::size_t{1} << 20;
   static constexpr std::size_t kMostPieces = 32;
   // Records are made shortly before they are written, so that the kernel finds them in a cache.

@@ -59,7 +59,7 @@ Status read_ports(const EnvironmentLookup& lookup, runtime::Config& config) {
   return {};
 }
 
-// Of those who carry tensors only our own connections protect them.
+// Only our own connections protect tensors.
 Status read_data_security(const EnvironmentLookup& lookup, runtime::Config& config) {
   auto text = text_of("HVD_DATA_SECURITY", lookup);
   HVD_RETURN_IF_ERROR(text.status());

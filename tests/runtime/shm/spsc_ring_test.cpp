@@ -73,7 +73,7 @@ TEST(SpscRing, AnImpossibleCountOfMessagesIsReadAsAnEmptyMessage) {
 }
 
 TEST(SpscRing, OneWritesWhileTheOtherReads) {
-  constexpr std::uint64_t kTimes = 100'000;
+  constexpr std::uint64_t kTimes = 20'000;
   const auto box = std::make_unique<SpscRing>();
   std::thread writer([&box] {
     for (std::uint64_t i = 0; i < kTimes; ++i) {
