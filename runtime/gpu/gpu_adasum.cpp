@@ -4,9 +4,9 @@
 // hosts' sums, is faster and another result: it depends on how ranks are laid out on hosts.)
 //
 // The executor waits here for the inputs, as NCCL's operations do not.
+#include "runtime/core/batch_arithmetic.h"
 #include "runtime/gpu/gpu_operation.h"
 #include "runtime/ops/adasum.h"
-#include "runtime/ops/batch_arithmetic.h"
 
 namespace hvd::runtime {
 

@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "runtime/core/batch_arithmetic.h"
 #include "runtime/ops/adasum.h"
 #include "runtime/ops/algorithm_choice.h"
 #include "runtime/ops/algorithms.h"
-#include "runtime/ops/batch_arithmetic.h"
 #include "runtime/ops/direct.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/gloo_operation.h"

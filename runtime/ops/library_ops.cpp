@@ -8,7 +8,7 @@
 #include "base/machine/bulk_copy.h"
 #include "base/text.h"
 #include "runtime/core/activity.h"
-#include "runtime/ops/batch_arithmetic.h"
+#include "runtime/core/batch_arithmetic.h"
 #include "runtime/ops/fusion_buffer.h"
 #include "runtime/ops/gloo_operation.h"
 #include "runtime/ops/layout.h"

@@ -4,7 +4,7 @@
 
 #include "base/machine/bulk_copy.h"
 #include "base/text.h"
-#include "runtime/ops/reduce_in_order.h"
+#include "runtime/core/reduce_in_order.h"
 #include "runtime/ops/shm_operation.h"
 #include "runtime/shm/shared_heap.h"
 

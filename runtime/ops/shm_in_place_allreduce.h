@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/core/arithmetic.h"
-#include "runtime/ops/batch_arithmetic.h"
+#include "runtime/core/batch_arithmetic.h"
 #include "runtime/ops/operation.h"
 #include "runtime/ops/scatter_list.h"
 #include "runtime/shm/shm_group.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/machine/bulk_copy.h"
-#include "runtime/ops/reduce_in_order.h"
+#include "runtime/core/reduce_in_order.h"
 #include "runtime/transport/gloo_context.h"
 
 namespace hvd::runtime {

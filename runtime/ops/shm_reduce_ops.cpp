@@ -3,9 +3,9 @@
 #include <functional>
 
 #include "base/machine/bulk_copy.h"
-#include "runtime/ops/batch_arithmetic.h"
+#include "runtime/core/batch_arithmetic.h"
+#include "runtime/core/reduce_in_order.h"
 #include "runtime/ops/fusion_buffer.h"
-#include "runtime/ops/reduce_in_order.h"
 #include "runtime/ops/shm_in_place_allreduce.h"
 #include "runtime/ops/shm_operation.h"
 

@@ -5,9 +5,9 @@
 
 #include "base/text.h"
 #include "runtime/control/executor.h"
+#include "runtime/core/reduce_in_order.h"
 #include "runtime/ops/gloo_ops.h"
 #include "runtime/ops/peers.h"
-#include "runtime/ops/reduce_in_order.h"
 #include "runtime/ops/shm_ops.h"
 #include "runtime/transport/messenger.h"
 #include "tests/fuzz/random.h"
