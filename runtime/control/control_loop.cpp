@@ -27,6 +27,9 @@ ControlLoop::ControlLoop(const WorldSpec& spec, const ProcessSets& sets, TensorQ
                          trace::Tracing& tracing, bool own_core,
                          std::function<std::vector<int>()> on_failure)
     : spec_(spec),
+      own_core_(own_core),
+      queue_(queue),
+      verdict_(verdict),
       executor_(executor),
       engine_(poller_, own_core),
       controller_(spec, sets, poller_, queue, verdict, executor, recorder, tracing,
@@ -109,11 +112,37 @@ void ControlLoop::loop() {
   controller_.end();
 }
 
+// As long as entries of this rank are in lanes, which have nothing to do with control messages: the
+// two threads of the world look after these meanwhile.
+void ControlLoop::wait_in_lanes(const std::function<bool()>& done, TimePoint deadline) {
+  thread_local BriefWait brief_wait;
+  CallerProgressScope scope([] {});
+  const auto over = [&] {
+    return done() || verdict_.known() || caller_progress_stopped_ || !queue_.any_in_lanes();
+  };
+  constexpr std::size_t kFew = 16;
+  const auto changed = [&](std::size_t most) {
+    return queue_.any_to_take_from_lanes(most) || over();
+  };
+
+  if (queue_.any_to_drain()) wake();
+  while (!over() && Clock::now() < deadline) {
+    if (executor_.serve_lanes()) continue;
+    if (brief_wait.until(own_core_, [&] { return changed(kFew); })) continue;
+    scope.wake_soon();
+    ++sleepers_;
+    queue_.lane_event().sleep_until(deadline, [&] { return changed(SIZE_MAX); });
+    --sleepers_;
+  }
+}
+
 void ControlLoop::progress_until(const std::function<bool()>& done, TimePoint deadline) noexcept {
   // Work for the other ranks cannot be left half done: a thread that is cancelled ends after it.
   const NoCancellation whole;
   // A thread of the runtime would wait for a callback that can only come after this one returns.
-  if (is_runtime_thread || !engine_.claim()) return;
+  if (is_runtime_thread) return;
+  if (queue_.any_in_lanes()) wait_in_lanes(done, deadline);
+  if (done() || !engine_.claim()) return;
 
   const Driver driver = deadline == kNever ? Driver::caller : Driver::caller_until_deadline;
   TimePoint until = kNever;

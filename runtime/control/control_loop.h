@@ -75,10 +75,13 @@ class ControlLoop {
   // that wait for it.
   void stop_caller_progress() {
     caller_progress_stopped_ = true;
-    engine_.notify_caller();
+    notify_caller();
   }
   // The result that a caller waits for may have come by way of another thread.
-  void notify_caller() { engine_.notify_caller(); }
+  void notify_caller() {
+    engine_.notify_caller();
+    if (sleepers_ > 0) queue_.lane_event().notify_all();
+  }
   CacheStats cache_stats() const { return controller_.cache_stats(); }
   // A data connection broke; if no rank turns out to be gone, this becomes the world's failure.
   void suspect(const Status& why);
@@ -94,11 +97,15 @@ class ControlLoop {
 
  private:
   void loop();
+  void wait_in_lanes(const std::function<bool()>& done, TimePoint deadline);
   TimePoint run_once(Driver driver);
   Controller::Commands take_commands();
   void run_callbacks(ProgressEngine::Lock& lock);
 
   const WorldSpec& spec_;
+  const bool own_core_;
+  TensorQueue& queue_;
+  Verdict& verdict_;
   Executor& executor_;
   Poller poller_;
   ProgressEngine engine_;
@@ -107,6 +114,7 @@ class ControlLoop {
 
   // Between threads.
   std::atomic<bool> caller_progress_stopped_ = false;
+  std::atomic<int> sleepers_ = 0;  // threads that wait in lanes, and do not look
   std::mutex mutex_;
   Controller::Commands commands_;
 };

@@ -158,6 +158,7 @@ TimePoint Controller::work(const Commands& commands, Driver driver) {
   check_forming();
   run_commands(commands, now);
   if (formed_) tracing_.take_commands(negotiator_.applied(), links_, now);
+  look_at_lanes(now);
   drain_queue(now);
   if (commands.closing) close(now);
   negotiate(now);
@@ -199,6 +200,26 @@ void Controller::run_commands(const Commands& commands, TimePoint now) {
       {Status(Code::aborted, cat(describe(spec_.rank), why)), spec_.rank, host(spec_.rank)});
 }
 
+// For entries that nobody waits for. The timeline shows everything, so that nothing may be in lanes
+// while it is recorded.
+void Controller::look_at_lanes(TimePoint now) {
+  constexpr std::chrono::milliseconds kBetween{2};
+  if (!queue_.has_lanes() || verdict_.known()) return;
+  if (const bool recording = recorder_.recording(); recording != is_recording_) {
+    is_recording_ = recording;
+    queue_.allow_lanes(!recording);
+    if (recording) queue_.leave_lanes();
+  }
+
+  if (!queue_.are_lanes_watched()) return;
+  if (next_look_at_lanes_ != kNever && next_look_at_lanes_ > now) return;
+  const bool again = queue_.keep_watching_lanes();
+  next_look_at_lanes_ = again ? now + kBetween : kNever;
+  if (again) {
+    callbacks_.emplace_back([this] { executor_.serve_all_lanes(hold_time(spec_.config)); });
+  }
+}
+
 void Controller::drain_queue(TimePoint now) {
   if (!formed_ || verdict_.known()) return;
   const auto requests = queue_.drain();
@@ -226,6 +247,7 @@ void Controller::negotiate(TimePoint now) {
   if (!links_.has_parent() && spec_.links && !spec_.config.deterministic) {
     negotiator_.set_link_speed(spec_.links->speed());
   }
+  negotiator_.allow_lanes(queue_.has_lanes() && !tuning_ && !is_recording_);
   auto output = negotiator_.work(negotiation_time(now), under_way);
 
   const bool may_wait = driver_ != Driver::progress_thread;
@@ -293,7 +315,7 @@ TimePoint Controller::check_timers(TimePoint now) {
   }
 
   const TimePoint forming = forming_until_ == kNever ? kNever : forming_until_ + stopped_;
-  return std::min({next, forming, suspicion_until_, tracing_.next_work()});
+  return std::min({next, forming, suspicion_until_, tracing_.next_work(), next_look_at_lanes_});
 }
 
 void Controller::handle_events(const std::vector<Poller::Event>& events) {

@@ -123,6 +123,7 @@ class Controller {
   }
   std::string missing_text() const;
   void run_commands(const Commands& commands, TimePoint now);
+  void look_at_lanes(TimePoint now);
   void drain_queue(TimePoint now);
   void close(TimePoint now);
   void negotiate(TimePoint now);
@@ -160,6 +161,8 @@ class Controller {
   std::chrono::microseconds round_trip_{0};
   TimePoint forming_until_ = kNever;
   TimePoint suspicion_until_ = kNever;
+  TimePoint next_look_at_lanes_ = kNever;
+  bool is_recording_ = false;  // all batches, for the timeline
   Failure suspicion_;
   bool closed_ = false;
   bool leave_sent_ = false;

@@ -128,7 +128,7 @@ void Executor::serve(Response arrived, bool here) {
 
   const Response& response = batch.response;
   batch.set_size = set_size(response);
-  queue_.take(response.tensors, response.decided, begun, batch.slots);
+  queue_.take(response.tensors, response.decided, begun, batch.slots, response.lanes);
   for (auto* const slot : batch.slots) batch.entries.add(slot->entry);
 
   batch.has_joined = response.error.ok() &&
@@ -188,6 +188,81 @@ void Executor::deliver(Batch& batch) {
   }
 
   if (!batch.is_inline) hooks_.on_delivered();
+}
+
+bool Executor::serve_lanes() {
+  return serve_lanes([this](std::int64_t now, TensorQueue::Slots& slots) {
+    return queue_.take_some_from_lanes(now, slots);
+  });
+}
+
+bool Executor::serve_all_lanes(Duration patience) {
+  return serve_lanes([this, patience](std::int64_t now, TensorQueue::Slots& slots) {
+    return queue_.take_all_from_lanes(now, patience, slots);
+  });
+}
+
+template <typename Take>
+bool Executor::serve_lanes(const Take& take) {
+  std::unique_ptr<Batch> batch(lane_batch_.exchange(nullptr));
+  if (!batch) batch = std::make_unique<Batch>();
+  batch->clear();
+  const auto now = trace::nanoseconds_now();
+  const std::size_t left = take(now, batch->slots);
+  if (left > 0) hooks_.on_left_lanes();
+  const bool some = left > 0 || !batch->slots.empty();
+  if (!batch->slots.empty()) end_in_lanes(*batch, now);
+  const std::unique_ptr<Batch> other(lane_batch_.exchange(batch.release()));
+  return some;
+}
+
+// The record is that of a batch without a response, which has no place in the order.
+void Executor::end_in_lanes(Batch& batch, std::int64_t begun) {
+  Response& response = batch.response;
+  response = {};
+  batch.outcomes.resize(batch.slots.size());
+  trace::TracedBatch traced(hooks_.recorder, begun);
+  for (std::size_t i = 0; i < batch.slots.size(); ++i) {
+    TensorQueue::Slot& slot = *batch.slots[i];
+    slot.lane->add_up(slot.entry);
+    batch.entries.add(slot.entry);
+    response.tensors.push_back(slot.agreed);
+    Outcome& outcome = batch.outcomes[i];
+    outcome.clear();
+    outcome.output = slot.entry.output;
+    outcome.shape = slot.entry.request.shape;
+    outcome.contributors = slot.lane->members();
+  }
+
+  traced.stop();
+  if (hooks_.recorder != nullptr) hooks_.recorder->submitted(1);
+  traced.finish(response, 0, batch.entries, batch.outcomes);
+  deliver_from_lanes(batch);
+}
+
+// A thread of the program may hold locks that callbacks of the program want.
+void Executor::deliver_from_lanes(Batch& batch) {
+  const bool may_call = !CallerProgressScope::is_active();
+  std::vector<bool> is_ours;
+  for (auto& entry : batch.entries) {
+    is_ours.push_back(may_call || entry.done_wakes_only);
+    batch.callbacks.push_back(std::move(entry.done));
+    entry.done = nullptr;
+  }
+
+  queue_.finish(batch.slots);
+  for (std::size_t i = 0; i < batch.callbacks.size(); ++i) {
+    if (is_ours[i]) {
+      batch.callbacks[i](batch.outcomes[i]);
+      batch.callbacks[i] = nullptr;
+    } else {
+      post([this, done = std::move(batch.callbacks[i]), outcome = batch.outcomes[i]] {
+        done(outcome);
+        hooks_.on_delivered();
+      });
+    }
+  }
+  hooks_.on_delivered();
 }
 
 void Executor::Batch::clear() {

@@ -11,6 +11,9 @@
 // reports it once (on_broken) and waits for the world's verdict, which the callbacks then get.
 // After a verdict nothing is executed any more; all entries get the verdict.
 //
+// What is complete in the fast lane (lane/lane.h) is added up and delivered by the thread that
+// finds it, beside the order of the responses.
+//
 // Operations on a device are only begun here: the executor goes on to the next response, and the
 // batch is delivered by the thread that notices its end.
 #pragma once
@@ -49,11 +52,16 @@ class Executor {
     std::function<void(int, const std::vector<int>*, bool)> on_set = {};
     // The ranks do not agree on a call of this rank, or some do not make it.
     std::function<void(const Status&)> on_refused = {};
+    // Entries have left their lanes, and wait to be drained.
+    std::function<void()> on_left_lanes = {};
   };
 
   Executor(TensorQueue& queue, Verdict& verdict, Hooks hooks)
       : queue_(queue), verdict_(verdict), hooks_(std::move(hooks)) {}
-  ~Executor() { stop(); }
+  ~Executor() {
+    stop();
+    delete lane_batch_.load();
+  }
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
@@ -68,6 +76,11 @@ class Executor {
   bool has_inline_work();
   // Executes it on the calling thread, which may be within a CallerProgressScope.
   void run_inline();
+  // Ends entries that are complete in their lanes, some of them or all (TensorQueue). Returns
+  // whether any have ended or have left. Safe from any thread, which may be within a
+  // CallerProgressScope.
+  bool serve_lanes();
+  bool serve_all_lanes(Duration patience);
   // Runs `task` on the executor's thread. It must not throw.
   void post(std::function<void()> task);
   // The calling thread will not call run_inline() again: what is left goes to the executor's
@@ -98,6 +111,10 @@ class Executor {
   };
 
   void loop();
+  template <typename Take>
+  bool serve_lanes(const Take& take);
+  void end_in_lanes(Batch& batch, std::int64_t begun);
+  void deliver_from_lanes(Batch& batch);
   bool may_run_inline(const Response& response) const;
   bool can_run_inline() const;
   void take_and_serve(std::unique_lock<std::mutex>& lock, bool here);
@@ -123,6 +140,7 @@ class Executor {
   std::vector<std::unique_ptr<Operation>> operations_;
   std::map<int, Group> groups_;  // the process sets that this rank is in
   std::shared_ptr<Batch> batch_ = std::make_shared<Batch>();
+  std::atomic<Batch*> lane_batch_ = nullptr;  // owned; its memory is reused by one thread at a time
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Response> responses_;           // guarded by mutex_

@@ -83,11 +83,11 @@ class World::Impl {
         recorder_([this](const auto& visitor) { queue_.visit(visitor); },
                   [this] { control_.wake(); }),
         host_(spec_),
-        executor_(
-            queue_, verdict_,
-            {[this](const Status& why) { operation_broke(why); },
-             [this] { control_.batch_ended(); }, [this] { control_.notify_caller(); }, &recorder_,
-             spec_.on_set_changed, [this](const Status& why) { note_refused(why); }}),
+        executor_(queue_, verdict_,
+                  {[this](const Status& why) { operation_broke(why); },
+                   [this] { control_.batch_ended(); }, [this] { control_.notify_caller(); },
+                   &recorder_, spec_.on_set_changed,
+                   [this](const Status& why) { note_refused(why); }, [this] { control_.wake(); }}),
         tracing_(spec_, recorder_, [this] { control_.wake(); }),
         control_(spec_, initial_sets(), queue_, verdict_, executor_, recorder_, tracing_,
                  host_.own_cores(), [this] { return abort_operations(); }) {}
@@ -135,6 +135,14 @@ class World::Impl {
   }
   void abort(const Failure& why) { control_.fail(why); }
   trace::Tracing& tracing() { return tracing_; }
+  Status start_timeline(const std::string& path, bool mark_cycles) {
+    HVD_RETURN_IF_ERROR(tracing_.start_timeline(path, mark_cycles, spec_.under_way));
+    // The calls that follow are in it.
+    queue_.allow_lanes(false);
+    queue_.leave_lanes();
+    control_.wake();
+    return {};
+  }
   Activity activity() {
     auto words = trace::flight_digest(recorder_.operations(), trace::nanoseconds_now());
     return {spec_.generation, std::move(words.in_flight), std::move(words.last),
@@ -152,6 +160,7 @@ class World::Impl {
     control_.stop_caller_progress();
     queue_.refuse(
         Status(Code::failed_precondition, "this rank has called shutdown(): nothing can be added"));
+    queue_.leave_lanes();
     if (queue_.size() > 0) control_.close();
     const bool none_in_flight = queue_.wait_empty(deadline);
     tell_of_refused();
@@ -164,7 +173,7 @@ class World::Impl {
     Failure outcome = control_.leave(deadline);
     left_ = outcome.ok();
 
-    const CacheStats stats = control_.cache_stats();
+    const CacheStats stats = cache_stats();
     HVD_LOG(debug, "response cache: " << stats.hits << " hits, " << stats.misses << " misses");
     tracing_.close();
     return outcome;
@@ -174,10 +183,16 @@ class World::Impl {
   bool overlaps_computation() const { return !host_.share_all_cores(); }
   const TensorQueue& queue() const { return queue_; }
   bool wait_idle(TimePoint deadline) const { return queue_.wait_empty(deadline); }
-  CacheStats cache_stats() const { return control_.cache_stats(); }
+  CacheStats cache_stats() const {
+    CacheStats stats = control_.cache_stats();
+    stats.in_lanes = queue_.lane_uses();
+    stats.hits += stats.in_lanes;
+    return stats;
+  }
 
  private:
   Result<std::unique_ptr<Mesh>> make_mesh() const;
+  bool may_use_lanes() const;
   Status connect(Exchange& exchange);
   std::string description() const;
   // Invalid sets are reported when the world forms; until then there are none.
@@ -407,6 +422,16 @@ Result<std::unique_ptr<Mesh>> World::Impl::make_mesh() const {
   return std::unique_ptr<Mesh>(std::move(*mesh));
 }
 
+// The same on all ranks. In lanes there is neither a library, nor somebody else's transport.
+bool World::Impl::may_use_lanes() const {
+  const auto& host = spec_.members.front().host;
+  const bool one_host = std::all_of(spec_.members.begin(), spec_.members.end(),
+                                    [&host](const Member& member) { return member.host == host; });
+  return host_.memory() && one_host && spec_.size() <= ShmLayout::kMostLaneRanks &&
+         spec_.config.transport == Transport::hvd &&
+         spec_.config.cpu_operations == CpuOperations::gloo;
+}
+
 Status World::Impl::connect(Exchange& exchange) {
   auto mesh = make_mesh();
   HVD_RETURN_IF_ERROR(mesh.status());
@@ -446,6 +471,7 @@ Status World::Impl::connect(Exchange& exchange) {
   Status connected = mesh_->connect(addresses);
   if (connected.ok()) connected = host_.form(rendezvous_names, deadline);
   if (connected.ok()) {
+    if (may_use_lanes()) queue_.use_lanes(*host_.memory());
     if (host_.mailbox()) control_.share(host_.mailbox());
     return {};
   }
@@ -470,7 +496,7 @@ Result<std::unique_ptr<World>> World::create(const WorldSpec& spec, Exchange& ex
 }
 
 Status World::start_timeline(const std::string& path, bool mark_cycles) {
-  return impl_->tracing().start_timeline(path, mark_cycles, impl_->spec().under_way);
+  return impl_->start_timeline(path, mark_cycles);
 }
 Status World::stop_timeline(TimePoint deadline) { return impl_->tracing().stop_timeline(deadline); }
 const Config& World::config() const { return impl_->spec().config; }

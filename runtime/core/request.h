@@ -74,10 +74,11 @@ Status check_shape(const std::vector<std::int64_t>& shape, DataType type, int ti
 // Refuses a request that is invalid on every rank of a world of this size.
 Status check_request(const Request& request, int world_size);
 
-// Requests that a rank has sent by cache id, and in full.
+// Requests that a rank has sent by cache id, or has not had to send at all, and in full.
 struct CacheStats {
   std::uint64_t misses = 0;
   std::uint64_t hits = 0;
+  std::uint64_t in_lanes = 0;  // those of the hits that went into their lanes
 };
 
 // One tensor of a Response: what the ranks agreed on.
@@ -97,6 +98,16 @@ using SharedTensor = std::shared_ptr<const ResponseTensor>;
 // The bytes that the operation moves: for allgather and alltoall the rows of all ranks.
 std::size_t bytes_of(const ResponseTensor& tensor);
 
+// A lane of the ranks of one host, in which a tensor is reduced without negotiation from its next
+// request on (lane/lane.h).
+struct LaneSpot {
+  static constexpr int kNone = -1;
+  int lane = kNone;
+  std::size_t offset = 0;  // where its payloads begin; of a lane whose `room` is not 0
+  std::size_t room = 0;    // for each of its payloads, in bytes; 0: they are in its heads
+  friend bool operator==(const LaneSpot&, const LaneSpot&) = default;
+};
+
 // The next batch of a process set: these tensors in one operation, or only the delivery of `error`.
 // There is one total order of responses for all ranks of the world, whatever their sets.
 struct Response {
@@ -113,6 +124,8 @@ struct Response {
   bool hierarchical = false;
   // As rank 0 has measured it, for the choice of an algorithm.
   LinkSpeed link_speed = {};
+  // For each tensor, or empty: none of them is given a lane.
+  std::vector<LaneSpot> lanes = {};
   std::uint64_t number = 0;  // position in the total order, from 1; set by the negotiator
   std::int64_t decided = 0;  // for the trace, when this rank received it; set by the executor
   const Request& request() const { return tensors.front()->request; }  // of the first tensor

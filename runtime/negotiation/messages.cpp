@@ -167,6 +167,7 @@ void write_wire_response(WireWriter& out, const WireResponse& wire) {
   out.boolean(wire.hierarchical);
   write_link_speed(out, wire.link_speed);
   out.boolean(wire.caching);
+  out.boolean(wire.lanes);
 }
 
 std::optional<WireResponse> read_wire_response(WireReader& in, int world_size,
@@ -191,6 +192,7 @@ std::optional<WireResponse> read_wire_response(WireReader& in, int world_size,
   wire.hierarchical = in.boolean();
   wire.link_speed = read_link_speed(in);
   wire.caching = in.boolean();
+  wire.lanes = in.boolean();
   return wire;
 }
 

@@ -116,6 +116,8 @@ struct WireResponse {
   // True: these tensors go into the caches, and ranks request by id from now on. False: all
   // requests are sent in full until a later response says otherwise.
   bool caching = true;
+  // Tensors that all ranks have requested by id may be given lanes (lane_plan.h).
+  bool lanes = false;
 };
 
 // From the root to all ranks.

@@ -64,6 +64,7 @@ Negotiator::Negotiator(std::shared_ptr<const ControlTree> tree, int rank, const 
       rank_(rank),
       cache_(config.cache_capacity),
       sets_(std::move(sets)),
+      lanes_(tree_->size()),
       stalls_(*tree_, config.stall_warning, config.stall_shutdown) {
   if (is_root()) {
     const CoordinatorOptions options{config.fusion_threshold, config.cycle_time,
@@ -199,7 +200,7 @@ WireResponse Negotiator::wire_response_of(const Response& response) const {
   WireResponse wire{
       response.kind,    response.process_set, {}, response.joined,       response.last_joined,
       response.new_set, response.error,       {}, response.hierarchical, response.link_speed,
-      caching};
+      caching,          may_give_lanes_};
   wire.tensors.reserve(response.tensors.size());
 
   for (const auto& tensor : response.tensors) {
@@ -240,6 +241,7 @@ Status Negotiator::apply(WireResponse wire, TimePoint now) {
   std::vector<EvictedTensor> evicted;
   if (response.error.ok()) {
     update_cache(wire, tensors, evicted);
+    response.lanes = lanes_.give(wire, tensors, members->size());
     HVD_RETURN_IF_ERROR(update_sets(response, tensors, evicted));
   }
   note_applied(response, tensors, answered, evicted, wire.settled);
@@ -312,6 +314,7 @@ Status Negotiator::update_sets(const Response& response, const std::vector<Share
   } else if (response.kind == Kind::remove_process_set) {
     sets_.remove(response.process_set);
     cache_.set_removed(response.process_set, evicted);
+    lanes_.set_removed(response.process_set);
   }
   return {};
 }

@@ -23,6 +23,7 @@
 #include "runtime/negotiation/control_tree.h"
 #include "runtime/negotiation/coordinator.h"
 #include "runtime/negotiation/gatherer.h"
+#include "runtime/negotiation/lane_plan.h"
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/stall_inspector.h"
 
@@ -50,6 +51,7 @@ class Negotiator {
   // On rank 0; applies to what is decided from now on.
   void tune(const Parameters& parameters);
   void set_link_speed(const LinkSpeed& speed) { coordinator_->set_link_speed(speed); }
+  void allow_lanes(bool allowed) { may_give_lanes_ = allowed; }
 
   struct Output {
     RequestList up;             // to the parent, unless it is empty
@@ -109,6 +111,7 @@ class Negotiator {
   int rank_;
   ResponseCache cache_;
   ProcessSets sets_;
+  LanePlan lanes_;
   std::optional<Coordinator> coordinator_;  // on rank 0; elsewhere ...
   std::optional<Gatherer> gatherer_;        // ... this
   StallInspector stalls_;
@@ -118,6 +121,7 @@ class Negotiator {
   bool told_to_forward_ = false;
   bool closes_when_told_ = false;  // to forward immediately
   bool may_cache_ = true;          // at the root, which says so with each response
+  bool may_give_lanes_ = false;    // likewise
   bool caching_ = true;            // of the last response
   std::uint64_t applied_ = 0;      // responses, the same on all ranks
   Output output_;

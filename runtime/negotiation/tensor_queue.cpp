@@ -150,6 +150,7 @@ void TensorQueue::remember(Slot& slot, const SharedTensor& agreed) {
 
 void TensorQueue::drop(Slot& slot) {
   if (slot.agreed != nullptr) by_id_.erase(slot.agreed->cache_id);
+  close_lane(slot);
   if (next_idle_ == slot.place) ++next_idle_;
   idle_.erase(slot.place);
   slots_.erase(slots_.find(*slot.key));
@@ -162,6 +163,12 @@ Failure TensorQueue::push(std::span<Entry> entries, bool& first) {
   if (Status refused = check_groups(entries); !refused.ok()) return refused;
 
   const bool none_waited = undrained_.empty();
+  const bool joins = std::any_of(entries.begin(), entries.end(), [](const Entry& entry) {
+    return entry.request.kind == Kind::join;
+  });
+  // A rank joins after all its earlier requests.
+  if (joins) settle_lanes();
+
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const Request& request = entries[i].request;
     Slot* slot = find_idle_first(view_of(request));
@@ -182,7 +189,9 @@ Failure TensorQueue::push(std::span<Entry> entries, bool& first) {
   }
 
   add_waiting(entries.size(), now);
-  first = none_waited && !entries.empty();
+  const bool none_watched = !lanes_watched_.load(std::memory_order_relaxed);
+  publish_newest(entries.size());
+  first = (none_waited && !undrained_.empty()) || (none_watched && lanes_watched_);
   if (busy_since_ == kNever && !busy_.empty()) busy_since_ = Clock::now();
   return {};
 }
@@ -208,6 +217,11 @@ std::vector<SubmittedRequest> TensorQueue::drain() {
   return all;
 }
 
+bool TensorQueue::any_to_drain() const {
+  const std::lock_guard lock(mutex_);
+  return !undrained_.empty();
+}
+
 bool TensorQueue::all_plain(const std::vector<SharedTensor>& tensors) {
   const std::lock_guard lock(mutex_);
   return std::all_of(tensors.begin(), tensors.end(), [this](const SharedTensor& tensor) {
@@ -217,20 +231,23 @@ bool TensorQueue::all_plain(const std::vector<SharedTensor>& tensors) {
 }
 
 void TensorQueue::take(const std::vector<SharedTensor>& tensors, std::int64_t decided,
-                       std::int64_t begun, Slots& slots) {
+                       std::int64_t begun, Slots& slots, std::span<const LaneSpot> lanes) {
   const std::size_t others = slots.size();
   slots.reserve(others + tensors.size());
   const std::lock_guard lock(mutex_);
   auto guess = busy_.end();
-  for (const auto& tensor : tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto& tensor = tensors[i];
     const bool is_next = guess != busy_.end() && (*guess)->agreed == tensor;
     Slot* const slot = is_next ? *guess : slot_of(*tensor);
-    if (slot == nullptr || !slot->busy || slot->taken || slot->entry.times.order >= drained_) {
+    if (slot == nullptr || !slot->busy || slot->taken || slot->entry.times.order >= drained_ ||
+        slot->lane != nullptr) {
       continue;
     }
     guess = std::next(slot->place);
     if (guess != busy_.end()) fetch_after(guess, busy_);
     remember(*slot, tensor);
+    if (!lanes.empty() && lanes[i].lane != LaneSpot::kNone) set_lane(*slot, lanes[i]);
     slot->taken = true;
     slot->entry.times.decided = decided;
     slot->entry.times.begun = begun;
@@ -260,6 +277,10 @@ void TensorQueue::finish(const Slots& slots) {
       auto& work = works[static_cast<std::size_t>(request.kind)];
       ++work.operations;
       work.bytes += request.bytes();
+      if (slot->lane != nullptr && slot->lane->in_use()) {
+        slot->lane->end();
+        if (lanes_are_over()) close_lane(*slot);
+      }
       release(*slot);
     }
     note_end();
@@ -283,6 +304,8 @@ std::vector<Entry> TensorQueue::close(const Failure& why) {
     release(slot);
     entries.push_back(std::move(slot.entry));
   }
+  in_lanes_.clear();
+  in_lanes_count_ = 0;
   subtract_waiting(entries.size(), trace::nanoseconds_now());
   note_end();
   return entries;
@@ -315,6 +338,149 @@ void TensorQueue::visit(const std::function<void(const Entry&)>& visitor) const 
   for (const Slot* const slot : busy_) visitor(slot->entry);
 }
 
+void TensorQueue::use_lanes(ShmLayout memory) {
+  const std::lock_guard lock(mutex_);
+  lanes_.emplace(std::move(memory), static_cast<int>(sets_.members(kGlobalSet).size()));
+}
+
+void TensorQueue::allow_lanes(bool allowed) {
+  const std::lock_guard lock(mutex_);
+  lanes_allowed_ = allowed;
+  if (!allowed) settle_lanes();
+}
+
+void TensorQueue::leave_lanes() {
+  const std::lock_guard lock(mutex_);
+  settle_lanes();
+}
+
+// Those of the newest entries that have a lane, and fit into it, need not be drained.
+void TensorQueue::publish_newest(std::size_t entries) {
+  if (!lanes_) return;
+  const auto newest = undrained_.end() - static_cast<std::ptrdiff_t>(entries);
+  const auto rest = std::remove_if(newest, undrained_.end(), [this](Slot* slot) {
+    if (slot->lane == nullptr) return false;
+    const Entry& entry = slot->entry;
+    if (!slot->is_agreed || entry.ready || entry.allocate) close_lane(*slot);
+    if (slot->lane == nullptr) return false;
+    if (!slot->lane->publish(entry)) {
+      slot->lane = nullptr;
+      return false;
+    }
+    in_lanes_.push_back(slot);
+    return true;
+  });
+
+  if (rest == undrained_.end()) return;
+  undrained_.erase(rest, undrained_.end());
+  in_lanes_count_ = in_lanes_.size();
+  lanes_used_ = true;
+  lanes_watched_ = true;
+}
+
+// All members are given their lane by the same response. One that does not want it any more must
+// tell those that will come to it.
+void TensorQueue::set_lane(Slot& slot, const LaneSpot& spot) {
+  if (!lanes_) return;
+  const auto& members = sets_.members(slot.key->process_set);
+  Lane& lane = lanes_->open(spot, position_in(members, rank_), static_cast<int>(members.size()));
+  if (!lane.is_open()) return;
+  slot.lane = &lane;
+  if (lanes_are_over()) close_lane(slot);
+}
+
+void TensorQueue::close_lane(Slot& slot) {
+  if (slot.lane != nullptr && !slot.lane->in_use()) slot.lane->close();
+  slot.lane = nullptr;
+}
+
+void TensorQueue::take_from_lane(Slot& slot, std::int64_t now, Slots& slots) {
+  slot.taken = true;
+  slot.entry.times.asked = slot.entry.times.enqueued;
+  slot.entry.times.decided = slot.entry.times.begun = now;
+  slots.push_back(&slot);
+}
+
+void TensorQueue::leave_lane(Slot& slot) {
+  slot.lane->leave();
+  slot.lane = nullptr;
+  // No response that has been decided before can mean it.
+  slot.entry.times.order = pushed_++;
+  undrained_.push_back(&slot);
+}
+
+// All lanes are closed, or those of a set. What is left in one is complete, and is going to be
+// taken.
+void TensorQueue::settle_lanes(std::optional<int> process_set) {
+  if (!lanes_) return;
+  const auto is_meant = [process_set](const Slot& slot) {
+    return slot.lane != nullptr &&
+           slot.key->process_set == process_set.value_or(slot.key->process_set);
+  };
+  std::erase_if(in_lanes_, [&](Slot* slot) {
+    if (!is_meant(*slot) || slot->lane->settle() == Lane::State::complete) return false;
+    leave_lane(*slot);
+    return true;
+  });
+  in_lanes_count_ = in_lanes_.size();
+  for (auto& [key, slot] : slots_) {
+    if (is_meant(slot) && !slot.lane->in_use()) close_lane(slot);
+  }
+}
+
+bool TensorQueue::any_to_take_from_lanes(std::size_t most) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t few = std::min(most, in_lanes_.size());
+  const auto end = in_lanes_.begin() + static_cast<std::ptrdiff_t>(few);
+  const bool any = std::any_of(in_lanes_.begin(), end, [](const Slot* slot) {
+    return slot->lane->look() != Lane::State::waiting;
+  });
+  if (!any && few < in_lanes_.size()) std::rotate(in_lanes_.begin(), end, in_lanes_.end());
+  return any;
+}
+
+std::size_t TensorQueue::take_some_from_lanes(std::int64_t now, Slots& slots) {
+  constexpr std::size_t kMisses = 16;
+  std::size_t misses = 0;
+  return take_from_lanes(now, slots, [&misses](const Slot& slot) {
+    if (misses == kMisses) return Lane::State::waiting;
+    const auto state = slot.lane->look();
+    if (state == Lane::State::waiting) ++misses;
+    return state;
+  });
+}
+
+std::size_t TensorQueue::take_all_from_lanes(std::int64_t now, Duration patience, Slots& slots) {
+  const auto oldest = now - std::chrono::duration_cast<std::chrono::nanoseconds>(patience).count();
+  return take_from_lanes(now, slots, [oldest](const Slot& slot) {
+    return slot.entry.times.enqueued < oldest ? slot.lane->settle() : slot.lane->look();
+  });
+}
+
+template <typename Look>
+std::size_t TensorQueue::take_from_lanes(std::int64_t now, Slots& slots, const Look& look) {
+  const std::lock_guard lock(mutex_);
+  std::size_t left = 0;
+  std::erase_if(in_lanes_, [&](Slot* slot) {
+    const auto state = look(*slot);
+    if (state == Lane::State::complete) take_from_lane(*slot, now, slots);
+    if (state != Lane::State::closed) return state == Lane::State::complete;
+    leave_lane(*slot);
+    ++left;
+    return true;
+  });
+  in_lanes_count_ = in_lanes_.size();
+  lane_uses_ += slots.size();
+  subtract_waiting(slots.size(), now);
+  return left;
+}
+
+bool TensorQueue::keep_watching_lanes() {
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(lanes_used_, false) && in_lanes_.empty()) lanes_watched_ = false;
+  return lanes_watched_;
+}
+
 Result<RankSet> TensorQueue::members(int process_set) const {
   const std::lock_guard lock(mutex_);
   HVD_RETURN_IF_ERROR(sets_.check_exists(process_set));
@@ -344,10 +510,12 @@ void TensorQueue::close_set(int process_set, Slots& slots) {
   };
   const std::lock_guard lock(mutex_);
   sets_.remove(process_set);
+  // An entry that is complete in its lane ends well, as it does on the other members.
+  settle_lanes(process_set);
   std::erase_if(undrained_, is_of_it);
   const std::size_t others = slots.size();
   for (Slot* const slot : busy_) {
-    if (slot->taken || !is_of_it(slot)) continue;
+    if (slot->taken || !is_of_it(slot) || slot->lane != nullptr) continue;
     slot->taken = true;
     slots.push_back(slot);
   }

@@ -10,15 +10,22 @@
 // are dropped. Programs also usually keep the order of the step before: a lookup first tries the
 // slot behind the one that was found last.
 //
+// A small allreduce that is repeated may have a lane (lane/lane.h): its payload is published in
+// push(), and it is not drained while it is there. Whoever waits takes it from there when all ranks
+// have published theirs. One that leaves the lane waits to be drained, as if it had just been
+// pushed.
+//
 // It also knows which process sets this rank's calls can use: sets begin and end with the responses
 // that say so, on the executor's thread.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -26,9 +33,11 @@
 #include "base/clock.h"
 #include "runtime/core/request.h"
 #include "runtime/core/work_meter.h"
+#include "runtime/lane/lane.h"
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/process_sets.h"
 #include "runtime/negotiation/response_cache.h"
+#include "runtime/shm/shm_layout.h"
 
 namespace hvd::runtime {
 
@@ -54,23 +63,25 @@ class TensorQueue {
     bool is_agreed = false;    // the entry, or the last one, requests just that
     bool counts_steps = true;  // it is a name of the program
     std::uint64_t step = 0;    // in which the name was used last
+    Lane* lane = nullptr;      // the open one of the name; its entry is there if the lane is in use
     const TensorKey* key = nullptr;
     std::list<Slot*>::iterator place = {};  // in busy_ or idle_
   };
   using Slots = std::vector<Slot*>;
 
-  // Takes all entries or none. `first` becomes true if no entry waited to be drained: then a thread
-  // must be woken.
+  // Takes all entries or none. `first` becomes true if no entry waited to be drained, or lanes were
+  // unwatched: then a thread must be woken.
   Failure push(std::span<Entry> entries, bool& first);
   // The requests of the entries pushed since the last call, in their order.
   std::vector<SubmittedRequest> drain();
+  bool any_to_drain() const;
   // Whether all entries of these tensors that are here are plain (Entry::is_plain()).
   bool all_plain(const std::vector<SharedTensor>& tensors);
   // Takes the entries of these tensors for execution: close() no longer returns them. A name that
   // is not here, or not drained yet, is left out, since no response can mean it. `decided`,
-  // `begun`: see EntryTimes.
+  // `begun`: see EntryTimes. `lanes`: those that their names are given (Response::lanes).
   void take(const std::vector<SharedTensor>& tensors, std::int64_t decided, std::int64_t begun,
-            Slots& slots);
+            Slots& slots, std::span<const LaneSpot> lanes = {});
   // These entries have ended: their names are free, and the caller must not touch the slots again.
   void finish(const Slots& slots);
   // From now on push() returns `why`; of several reasons the first one counts.
@@ -83,6 +94,32 @@ class TensorQueue {
   void visit(const std::function<void(const Entry&)>& visitor) const;
   // The total time during which entries were in flight, until now.
   Duration busy_time(TimePoint now) const;
+
+  // --- lanes ---
+
+  // Once, before the first response: the memory of all ranks of the world.
+  void use_lanes(ShmLayout memory);
+  bool has_lanes() const { return lanes_.has_value(); }
+  FutexEvent& lane_event() const { return lanes_->event(); }
+  // From now on entries may be in lanes, or not. leave_lanes(): those that are there leave, unless
+  // they are complete, and all lanes are closed. Then entries may wait to be drained.
+  void allow_lanes(bool allowed);
+  void leave_lanes();
+  // Some entry is in a lane.
+  bool any_in_lanes() const { return in_lanes_count_.load(std::memory_order_relaxed) > 0; }
+  // Some of them can be taken, or must leave. Looks at so many at most, at others each time.
+  bool any_to_take_from_lanes(std::size_t most);
+  // Takes entries that are complete for execution; the others of a lane that is closed wait to be
+  // drained. Returns how many do. All: also those that nobody waits for; entries that are older
+  // than `patience` leave their lanes.
+  std::size_t take_some_from_lanes(std::int64_t now, Slots& slots);
+  std::size_t take_all_from_lanes(std::int64_t now, Duration patience, Slots& slots);
+  // Since push() has said `first` for lanes: take_all_from_lanes() has to be called now and then.
+  bool are_lanes_watched() const { return lanes_watched_.load(std::memory_order_relaxed); }
+  // False if nothing is in lanes, nor was since the last call: then they are unwatched.
+  bool keep_watching_lanes();
+  // Entries that were reduced in lanes.
+  std::uint64_t lane_uses() const { return lane_uses_.load(std::memory_order_relaxed); }
 
   // The members of a process set, or an error if it does not exist.
   Result<RankSet> members(int process_set) const;
@@ -108,6 +145,15 @@ class TensorQueue {
   void remember(Slot& slot, const SharedTensor& agreed);
   void drop(Slot& slot);
   void note_end();
+  void publish_newest(std::size_t entries);
+  void set_lane(Slot& slot, const LaneSpot& spot);
+  static void close_lane(Slot& slot);
+  void take_from_lane(Slot& slot, std::int64_t now, Slots& slots);
+  void leave_lane(Slot& slot);
+  bool lanes_are_over() const { return joined_ || !lanes_allowed_ || !closed_.ok(); }
+  void settle_lanes(std::optional<int> process_set = {});
+  template <typename Look>
+  std::size_t take_from_lanes(std::int64_t now, Slots& slots, const Look& look);
   // So many entries more, or fewer, wait for other ranks.
   void add_waiting(std::size_t entries, std::int64_t now);
   void subtract_waiting(std::size_t entries, std::int64_t now);
@@ -132,6 +178,13 @@ class TensorQueue {
   Slots undrained_;            // the newest slots, unless their process set was removed
   std::uint64_t drained_ = 0;  // number of entries drained so far
   bool joined_ = false;        // this rank's join is in flight
+  std::optional<Lanes> lanes_;
+  bool lanes_allowed_ = true;
+  bool lanes_used_ = false;  // since keep_watching_lanes()
+  Slots in_lanes_;           // entries in lanes that have not been taken
+  std::atomic<std::size_t> in_lanes_count_ = 0;
+  std::atomic<std::uint64_t> lane_uses_ = 0;
+  std::atomic<bool> lanes_watched_ = false;
   Failure closed_;
   TimePoint busy_since_ = kNever;  // kNever: nothing is in flight
   Duration busy_time_{};           // the total before busy_since_

@@ -59,6 +59,7 @@ Status LocalRanks::form(const std::vector<std::string>& names, TimePoint deadlin
     const auto cores = static_cast<double>(cores_.size());
     options.ranks_per_core = std::max(1.0, static_cast<double>(ranks_.size()) / cores);
   }
+  memory_ = shared->memory;
   mailbox_ = std::make_shared<ShmMailbox>(*shared->memory, ranks_, static_cast<std::size_t>(self));
   host_ = std::make_shared<ShmGroup>(std::move(*shared->memory), ranks_, static_cast<int>(self),
                                      options, std::move(shared->heaps));

@@ -46,6 +46,8 @@ class LocalRanks {
   // The group that the ranks share after that; null: nothing.
   const std::shared_ptr<ShmGroup>& shared() const { return host_; }
   std::shared_ptr<ShmMailbox> mailbox() const { return mailbox_; }
+  // What they share it in, likewise.
+  const std::optional<ShmLayout>& memory() const { return memory_; }
   void abort();
 
  private:
@@ -59,6 +61,7 @@ class LocalRanks {
   std::optional<ShmRendezvous> rendezvous_;  // made under mutex_, and ended
   std::shared_ptr<ShmGroup> host_;           // set under mutex_
   std::shared_ptr<ShmMailbox> mailbox_;
+  std::optional<ShmLayout> memory_;
 };
 
 }  // namespace hvd::runtime

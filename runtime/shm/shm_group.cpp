@@ -111,6 +111,7 @@ std::size_t ShmGroup::place_of(int process_set) { return *places_.at(process_set
 void ShmGroup::abort() {
   aborted_ = true;
   memory_.event().notify_all();
+  memory_.lane_event().notify_all();
 }
 
 bool ShmGroup::reached(const Step& step) const {

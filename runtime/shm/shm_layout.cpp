@@ -9,7 +9,8 @@ namespace hvd::runtime {
 
 std::size_t ShmLayout::head_bytes(int ranks) {
   return whole_pages(sizeof(Head) + lines_of(ranks) * sizeof(RankProgress) +
-                     static_cast<std::size_t>(ranks) * sizeof(RankSlot));
+                     static_cast<std::size_t>(ranks) * sizeof(RankSlot) +
+                     lane_heads_of(ranks) * sizeof(LaneHead));
 }
 
 std::size_t ShmLayout::large_factor(int ranks) {
@@ -24,7 +25,8 @@ std::size_t ShmLayout::reserved_bytes(int ranks, std::size_t chunk_bytes) {
 
 std::size_t ShmLayout::total_bytes(int ranks, std::size_t chunk_bytes) {
   return reserved_bytes(ranks, chunk_bytes) +
-         static_cast<std::size_t>(ranks) * kChunks * large_factor(ranks) * chunk_bytes;
+         static_cast<std::size_t>(ranks) * kChunks * large_factor(ranks) * chunk_bytes +
+         lane_bytes(ranks);
 }
 
 Result<ShmLayout> ShmLayout::create(int ranks, std::size_t chunk_bytes) {
@@ -70,6 +72,20 @@ Status ShmLayout::reserve_large_chunks(int rank) const {
   HVD_RETURN_IF_ERROR(segment_->reserve(static_cast<std::size_t>(first - segment_->data()), bytes));
   std::memset(first, 0, bytes);
   return {};
+}
+
+LaneHead& ShmLayout::lane_head(int lane, int position) const {
+  return lane_heads()[static_cast<std::size_t>(lane) * static_cast<std::size_t>(ranks_) +
+                      static_cast<std::size_t>(position)];
+}
+
+std::size_t ShmLayout::lane_bytes(int ranks) {
+  constexpr std::size_t kOfRank = std::size_t{4} << 20;
+  return ranks > kMostLaneRanks ? 0 : static_cast<std::size_t>(ranks) * kOfRank;
+}
+
+Status ShmLayout::reserve_lane_payloads(std::size_t offset, std::size_t bytes) const {
+  return segment_->reserve(lanes_begin() + offset, bytes);
 }
 
 }  // namespace hvd::runtime

@@ -1,11 +1,13 @@
 // The layout of the shared-memory segment of one host:
 //
-//     | head: event, sets | steps: a line for each set and rank | slots: one for each rank |
+//     | head: events, sets | steps: a line for each set and rank | slots: one for each rank |
+//     | heads of lanes: one for each lane and rank |
 //     | chunks of rank 0: three of chunk_bytes | chunks of rank 1 | ...
 //     | large chunks of rank 0: three of their size | large chunks of rank 1 | ...
+//     | payloads of lanes
 //
-// All is zero at first, and all but the large chunks is reserved when it is made. A view: it keeps
-// the segment.
+// All is zero at first, and all but the large chunks and the payloads of lanes is reserved when it
+// is made. A view: it keeps the segment.
 #pragma once
 
 #include <atomic>
@@ -42,6 +44,14 @@ struct RankSlot {
   alignas(kSharedLine) std::atomic<std::uint64_t> moved;
 };
 
+// How far a rank has come in a lane (lane/lane.h), and its payloads if they are as little as that.
+struct alignas(kSharedLine) LaneHead {
+  static constexpr std::size_t kRoom = 56;
+  std::atomic<std::uint64_t> mark;
+  std::byte payloads[2][kRoom];
+};
+static_assert(sizeof(LaneHead) == kSharedLine);
+
 enum class ChunkSize { normal, large };
 
 class ShmLayout {
@@ -49,6 +59,8 @@ class ShmLayout {
   static constexpr std::size_t kChunks = 3;
   static constexpr std::size_t kSets = 256;  // in one generation
   static constexpr int kMaxRanks = 512;
+  static constexpr int kLanes = 2048;        // in one generation
+  static constexpr int kMostLaneRanks = 64;  // where more ranks share the memory there are none
 
   // Shared by so many ranks; the first of them makes it. Data that is larger than a chunk (whole
   // pages) is moved chunk by chunk.
@@ -76,10 +88,20 @@ class ShmLayout {
   // fault.
   Status reserve_large_chunks(int rank) const;
 
+  // A change in a lane: all members have come, or one of them leaves it.
+  FutexEvent& lane_event() const { return head().lane_event; }
+  LaneHead& lane_head(int lane, int position) const;
+  // Bytes for the payloads of all lanes.
+  static std::size_t lane_bytes(int ranks);
+  // To touch payloads that no rank has reserved can end the process (SIGBUS).
+  std::byte* lane_payloads() const { return segment_->data() + lanes_begin(); }
+  Status reserve_lane_payloads(std::size_t offset, std::size_t bytes) const;
+
  private:
   struct Head {
     alignas(kSharedLine) FutexEvent event;
     alignas(kSharedLine) std::atomic<std::uint32_t> waiting_for_ends;
+    alignas(kSharedLine) FutexEvent lane_event;
     alignas(kSharedLine) std::atomic<std::uint32_t> sets[kSets];  // number of a set + 1
   };
 
@@ -94,6 +116,15 @@ class ShmLayout {
     return reinterpret_cast<RankProgress*>(segment_->data() + sizeof(Head));
   }
   RankSlot* slots() const { return reinterpret_cast<RankSlot*>(lines() + lines_of(ranks_)); }
+  LaneHead* lane_heads() const {
+    return reinterpret_cast<LaneHead*>(slots() + static_cast<std::size_t>(ranks_));
+  }
+  static std::size_t lane_heads_of(int ranks) {
+    return ranks > kMostLaneRanks ? 0 : static_cast<std::size_t>(kLanes) * ranks;
+  }
+  std::size_t lanes_begin() const {
+    return total_bytes(ranks_, window_bytes_) - lane_bytes(ranks_);
+  }
   static std::size_t lines_of(int ranks) { return kSets * static_cast<std::size_t>(ranks); }
 
   std::shared_ptr<Segment> segment_;

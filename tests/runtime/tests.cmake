@@ -23,6 +23,7 @@ hvd_test(hvd_runtime_test
   runtime/control/introduction_test.cpp
   runtime/control/progress_engine_test.cpp
   runtime/control/world_failure_test.cpp
+  runtime/control/world_lanes_test.cpp
   runtime/control/world_leave_test.cpp
   runtime/control/world_memory_test.cpp
   runtime/control/world_negotiation_test.cpp
@@ -37,6 +38,7 @@ hvd_test(hvd_runtime_test
   runtime/core/silence_test.cpp
   runtime/core/time_slice_test.cpp
   runtime/net/connection_test.cpp
+  runtime/lane/lane_test.cpp
   runtime/net/member_acceptor_test.cpp
   runtime/net/member_connector_test.cpp
   runtime/tsan_options.cpp

@@ -41,6 +41,7 @@ class SimulatedWorld {
     for (int rank = 0; rank < size; ++rank) {
       ranks_.push_back(std::make_unique<Rank>(tree_, rank, config));
     }
+    at(0).negotiator->allow_lanes(true);
   }
 
   int size() const { return tree_->size(); }
@@ -275,7 +276,10 @@ class SimulatedWorld {
 
   void finish(int rank, const runtime::Response& response) {
     auto& self = at(rank);
-    const std::string text = text_of(response);
+    std::string text = text_of(response);
+    for (const auto& spot : response.lanes) {
+      text += cat("; lane ", spot.lane, " at ", spot.offset, " of ", spot.room);
+    }
     const bool removal = response.kind == runtime::Kind::remove_process_set;
     check_number(rank, response, text);
     // Of a send only its two ranks hear, unless it is an error.
