@@ -8,7 +8,7 @@ namespace hvd {
 namespace {
 
 constexpr std::size_t kKeyBytes = 16;
-constexpr std::array<std::string_view, 3> kNames{"none", "integrity", "encrypted"};
+constexpr std::array<std::string_view, 3> kProtectionNames{"none", "integrity", "encrypted"};
 
 unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
 const unsigned char* raw(const std::byte* bytes) {
@@ -23,13 +23,13 @@ void must(bool fine) {
 }  // namespace
 
 std::string_view name_of(Protection protection) {
-  return kNames.at(static_cast<std::size_t>(protection));
+  return kProtectionNames.at(static_cast<std::size_t>(protection));
 }
 
 std::optional<Protection> protection_named(std::string_view name) {
-  const auto* const found = std::find(kNames.begin(), kNames.end(), name);
-  if (found == kNames.end()) return std::nullopt;
-  return static_cast<Protection>(found - kNames.begin());
+  const auto* const found = std::find(kProtectionNames.begin(), kProtectionNames.end(), name);
+  if (found == kProtectionNames.end()) return std::nullopt;
+  return static_cast<Protection>(found - kProtectionNames.begin());
 }
 
 struct RecordCipher::Context {
