@@ -366,11 +366,6 @@ std::shared_ptr<gpu::GpuWorld> World::Impl::make_gpu_world() {
         cat("rank ", rank, " on ", spec_.members[static_cast<std::size_t>(rank)].worker));
   }
   options.hosts = hosts_of(spec_);
-  const bool several = *std::max_element(options.hosts.begin(), options.hosts.end()) > 0;
-  if (several && spec_.rank == 0 && spec_.config.data_security == Protection::encrypted) {
-    HVD_LOG(warning, "HVD_DATA_SECURITY=encrypted does not reach what NCCL sends between hosts");
-  }
-
   options.by_hosts = spec_.config.gpu_by_hosts;
   options.open = spec_.config.open_gpu;
   if (!options.open) {
@@ -378,6 +373,13 @@ std::shared_ptr<gpu::GpuWorld> World::Impl::make_gpu_world() {
       auto module = gpu::module();
       HVD_RETURN_IF_ERROR(module.status());
       return (*module)->open(device, lanes);
+    };
+  }
+  const bool several_hosts = *std::max_element(options.hosts.begin(), options.hosts.end()) > 0;
+  if (several_hosts && spec_.rank == 0 && spec_.config.data_security == Protection::encrypted) {
+    options.open = [open = std::move(options.open)](int device, int lanes) {
+      HVD_LOG(warning, "HVD_DATA_SECURITY=encrypted does not reach what NCCL sends between hosts");
+      return open(device, lanes);
     };
   }
 
