@@ -208,7 +208,6 @@ void Controller::look_at_lanes(TimePoint now) {
   if (const bool recording = recorder_.recording(); recording != is_recording_) {
     is_recording_ = recording;
     queue_.allow_lanes(!recording);
-    if (recording) queue_.leave_lanes();
   }
 
   if (!queue_.are_lanes_watched()) return;

@@ -57,6 +57,11 @@ std::vector<int> hosts_of(const WorldSpec& spec) {
   return hosts;
 }
 
+// How many hosts hosts_of() has numbered.
+int count_of(const std::vector<int>& hosts) {
+  return *std::max_element(hosts.begin(), hosts.end()) + 1;
+}
+
 // Chooses between hierarchical and flat operations where the configuration leaves it open, and
 // begins to measure the links.
 WorldSpec chosen(WorldSpec spec) {
@@ -139,7 +144,6 @@ class World::Impl {
     HVD_RETURN_IF_ERROR(tracing_.start_timeline(path, mark_cycles, spec_.under_way));
     // The calls that follow are in it.
     queue_.allow_lanes(false);
-    queue_.leave_lanes();
     control_.wake();
     return {};
   }
@@ -334,7 +338,7 @@ Status World::Impl::open_library() {
 // connected over TCP (integrity); a batch has at most 134217728 bytes"
 std::string World::Impl::description() const {
   const auto hosts = hosts_of(spec_);
-  const int count = *std::max_element(hosts.begin(), hosts.end()) + 1;
+  const int count = count_of(hosts);
   const auto& self = spec_.members[static_cast<std::size_t>(spec_.rank)];
   std::string text = cat("generation ", spec_.generation, ": rank ", spec_.rank, " of ",
                          spec_.size(), " at ", self.address);
@@ -375,8 +379,8 @@ std::shared_ptr<gpu::GpuWorld> World::Impl::make_gpu_world() {
       return (*module)->open(device, lanes);
     };
   }
-  const bool several_hosts = *std::max_element(options.hosts.begin(), options.hosts.end()) > 0;
-  if (several_hosts && spec_.rank == 0 && spec_.config.data_security == Protection::encrypted) {
+  if (count_of(options.hosts) > 1 && spec_.rank == 0 &&
+      spec_.config.data_security == Protection::encrypted) {
     options.open = [open = std::move(options.open)](int device, int lanes) {
       HVD_LOG(warning, "HVD_DATA_SECURITY=encrypted does not reach what NCCL sends between hosts");
       return open(device, lanes);
@@ -426,11 +430,8 @@ Result<std::unique_ptr<Mesh>> World::Impl::make_mesh() const {
 
 // The same on all ranks. In lanes there is neither a library, nor somebody else's transport.
 bool World::Impl::may_use_lanes() const {
-  const auto& host = spec_.members.front().host;
-  const bool one_host = std::all_of(spec_.members.begin(), spec_.members.end(),
-                                    [&host](const Member& member) { return member.host == host; });
-  return host_.memory() && one_host && spec_.size() <= ShmLayout::kMostLaneRanks &&
-         spec_.config.transport == Transport::hvd &&
+  return host_.memory() && count_of(hosts_of(spec_)) == 1 &&
+         spec_.size() <= ShmLayout::kMostLaneRanks && spec_.config.transport == Transport::hvd &&
          spec_.config.cpu_operations == CpuOperations::gloo;
 }
 

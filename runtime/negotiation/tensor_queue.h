@@ -101,8 +101,9 @@ class TensorQueue {
   void use_lanes(ShmLayout memory);
   bool has_lanes() const { return lanes_.has_value(); }
   FutexEvent& lane_event() const { return lanes_->event(); }
-  // From now on entries may be in lanes, or not. leave_lanes(): those that are there leave, unless
-  // they are complete, and all lanes are closed. Then entries may wait to be drained.
+  // leave_lanes(): entries in lanes leave, unless they are complete, and all lanes are closed. Then
+  // entries may wait to be drained. allow_lanes(false) does the same, and no more lanes are entered
+  // until they are allowed again.
   void allow_lanes(bool allowed);
   void leave_lanes();
   // Some entry is in a lane.

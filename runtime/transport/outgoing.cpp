@@ -9,11 +9,6 @@
 #include "base/text.h"
 
 namespace hvd::runtime {
-namespace {
-
-constexpr std::size_t kParts = 64;  // of one system call
-
-}  // namespace
 
 void Outgoing::add(Endpoint& endpoint, std::uint64_t slot, const std::byte* data, std::size_t bytes,
                    std::shared_ptr<Stripes> stripes) {
@@ -118,7 +113,7 @@ Status Outgoing::write(int fd, bool& writable, std::vector<Ended>& ended) {
   while (writable && !empty() && moved < kMoveBytes) {
     cut_pieces();
 
-    std::array<iovec, kParts> parts{};
+    std::array<iovec, 2 * kMostPieces> parts{};
     std::size_t count = 0;
     std::size_t skip = written_;
     const auto add_part = [&](const std::byte* data, std::size_t bytes) {
@@ -128,7 +123,6 @@ Status Outgoing::write(int fd, bool& writable, std::vector<Ended>& ended) {
         parts.at(count++) = {const_cast<std::byte*>(data) + skipped, bytes - skipped};
     };
     for (const auto& piece : pieces_) {
-      if (count + 2 > kParts) break;
       add_part(piece.data == nullptr ? piece.header.data() : piece.data, piece.bytes);
       if (cipher_) add_part(piece.tag.data(), piece.tag.size());
     }

@@ -52,6 +52,16 @@ Failure join(World& world) {
   return outcome_of(submit(world, std::move(entry))).failure;
 }
 
+// Of two ranks, rank 0 has called when rank 1 calls.
+std::future<Failure> call_after_each_other(int rank, World& world, std::vector<float>& data,
+                                           std::barrier<>& both) {
+  std::future<Failure> own;
+  if (rank == 0) own = allreduce(world, "x", data);
+  both.arrive_and_wait();
+  if (rank == 1) own = allreduce(world, "x", data);
+  return own;
+}
+
 TEST(WorldLanes, AreUsedFromTheThirdCallOn) {
   run_world_to_end(
       kRanks,
@@ -144,10 +154,7 @@ TEST(WorldLanes, ARankThatJoinsTakesPartInWhatItHasCalledBefore) {
       [&](int rank, World& world) {
         enter_lane(world, "x");
         std::vector<float> data(5, 1);
-        std::future<Failure> own;
-        if (rank == 0) own = allreduce(world, "x", data);
-        both.arrive_and_wait();
-        if (rank == 1) own = allreduce(world, "x", data);
+        auto own = call_after_each_other(rank, world, data, both);
         EXPECT_TRUE(join(world).ok());
         EXPECT_TRUE(outcome_of(std::move(own)).ok());
         EXPECT_EQ(data, std::vector<float>(5, 2));
@@ -181,10 +188,7 @@ TEST(WorldLanes, ACallInItsLaneEndsWellInShutdown) {
       [&](int rank, World& world) {
         enter_lane(world, "x");
         std::vector<float> data(5, 1);
-        std::future<Failure> own;
-        if (rank == 0) own = allreduce(world, "x", data);
-        both.arrive_and_wait();
-        if (rank == 1) own = allreduce(world, "x", data);
+        auto own = call_after_each_other(rank, world, data, both);
         const auto left = world.shutdown(Clock::now() + kLong);
         EXPECT_TRUE(left.ok()) << left.status.to_string();
         EXPECT_TRUE(outcome_of(std::move(own)).ok());
