@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/security/trusted_file.h"
+#include "base/security/written_file.h"
 #include "base/text.h"
 
 namespace hvd::rendezvous {
@@ -75,20 +76,11 @@ Result<Token> load_or_create_token(const std::string& path) {
   auto there = load_token(path);
   if (there.ok() || there.status().code() != Code::not_found) return there;
   // Whole from the first moment that it has its name: others may be waiting for it to appear.
-  const std::string unnamed = cat(path, ".", to_hex(random_bytes(4)));
-  const UniqueFd fd(
-      ::open(unnamed.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  if (!fd) return Status::from_errno(cat("create token file ", path), errno);
   const Token token = Token::random();
-  const std::string line = to_hex(token.bytes()) + "\n";
-  const bool written =
-      ::write(fd.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
-      ::fsync(fd.get()) == 0;
-  const bool named = written && ::link(unnamed.c_str(), path.c_str()) == 0;
-  const int error = errno;
-  ::unlink(unnamed.c_str());
-  if (written && !named && error == EEXIST) return load_token(path);  // somebody else was quicker
-  if (!named) return Status::from_errno(cat("write token file ", path), error);
+  const Status written = write_whole_file(path, to_hex(token.bytes()) + "\n", WhenThere::keep,
+                                          {.what = "token file", .is_synced = true});
+  if (written.code() == Code::already_exists) return load_token(path);  // somebody was quicker
+  HVD_RETURN_IF_ERROR(written);
   return token;
 }
 

@@ -3,25 +3,21 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <cstdio>
-#include <deque>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/magic.h>
 #include <mutex>
 #include <pwd.h>
 #include <sys/sysmacros.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 #include <utility>
 
+#include "base/security/path_walk.h"
 #include "base/text.h"
 
 namespace hvd {
 namespace {
 
-constexpr int kMostLinks = 40;  // as the kernel
 constexpr mode_t kOfOthers = S_IRWXG | S_IRWXO;
 
 bool is_ours(uid_t owner, uid_t user) { return owner == user || owner == 0; }
@@ -91,96 +87,6 @@ Status check_mode(const struct stat& about, const FileUser& user, const std::str
   }
   return {};
 }
-
-// A path, followed from directory to directory. Nothing is opened by a name that was looked at
-// before: every step goes through the descriptor of the one before it.
-class Walk {
- public:
-  Walk(const std::string& path, std::string_view what, uid_t user)
-      : path_(path), what_(what), user_(user) {}
-
-  Result<UniqueFd> open(FileKind kind) {
-    HVD_RETURN_IF_ERROR(take(path_));
-    const int waiting = kind == FileKind::any ? 0 : O_NONBLOCK;
-    while (!rest_.empty()) {
-      const std::string name = std::move(rest_.front());
-      rest_.pop_front();
-      UniqueFd step(::openat(directory_.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
-      struct stat about {};
-      if (!step || ::fstat(step.get(), &about) != 0) return failed();
-      if (S_ISLNK(about.st_mode)) {
-        // Links of the kernel: /proc/self, and our own descriptors, which have no path.
-        const bool kernels = is_in_proc();
-        if (kernels && rest_.empty()) return reopen(name, waiting);
-        if (kernels) {
-          directory_.reset(::openat(directory_.get(), name.c_str(), O_PATH | O_CLOEXEC));
-          continue;
-        }
-        HVD_RETURN_IF_ERROR(follow(step.get(), about, name));
-      } else if (rest_.empty()) {
-        return reopen(name, waiting | O_NOFOLLOW);
-      } else {
-        directory_ = std::move(step);
-      }
-    }
-    return reopen(".", waiting);
-  }
-
- private:
-  Status failed() const { return Status::from_errno(cat("open ", what_, " ", path_), errno); }
-
-  Result<UniqueFd> reopen(const std::string& name, int flags) const {
-    UniqueFd fd(::openat(directory_.get(), name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | flags));
-    if (!fd) return failed();
-    return fd;
-  }
-
-  // Puts what this path names before what is left.
-  Status take(const std::string& path) {
-    const bool absolute = path.starts_with('/');
-    if (absolute || !directory_) {
-      directory_.reset(::open(absolute ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
-      if (!directory_) return failed();
-    }
-    auto names = split(path, '/');
-    std::erase(names, std::string());
-    rest_.insert(rest_.begin(), names.begin(), names.end());
-    return {};
-  }
-
-  bool is_in_proc() const {
-    struct statfs system {};
-    return ::fstatfs(directory_.get(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
-  }
-
-  Status follow(int link, const struct stat& about, const std::string& name) {
-    if (++links_ > kMostLinks) {
-      errno = ELOOP;
-      return failed();
-    }
-    struct stat around {};
-    if (::fstat(directory_.get(), &around) != 0) return failed();
-    const bool open_to_all = (around.st_mode & (S_IWOTH | S_ISVTX)) == S_IWOTH;
-    if (!is_ours(about.st_uid, user_) || !is_ours(around.st_uid, user_) || open_to_all) {
-      return refuse(what_, path_,
-                    cat("is reached through the link \"", name, "\", which ",
-                        is_ours(about.st_uid, user_) ? "lies in a directory that others may change"
-                                                     : cat("belongs to user ", about.st_uid),
-                        "; name the file itself"));
-    }
-    std::array<char, PATH_MAX> target{};
-    const ssize_t size = ::readlinkat(link, "", target.data(), target.size());
-    if (size < 0) return failed();
-    return take({target.data(), static_cast<std::size_t>(size)});
-  }
-
-  const std::string& path_;
-  std::string_view what_;
-  uid_t user_;
-  UniqueFd directory_;
-  std::deque<std::string> rest_;
-  int links_ = 0;
-};
 
 bool has_only(const struct group& group, const std::string& name) {
   const char* const* member = group.gr_mem;
@@ -260,17 +166,22 @@ Status check_trusted_file(int fd, const std::string& path, std::string_view what
 
 Result<UniqueFd> open_trusted_file(const std::string& path, std::string_view what, FileTrust trust,
                                    FileKind kind) {
-  auto fd = Walk(path, what, ::geteuid()).open(kind);
-  if (fd.status().code() == Code::permission_denied) {
+  PathWalk walk;
+  walk.what = what;
+  walk.user = ::geteuid();
+  walk.flags = O_RDONLY | (kind == FileKind::any ? 0 : O_NONBLOCK);
+  walk.distrusts_directories = true;
+  auto walked = walk_path(path, walk);
+  if (walked.status().code() == Code::permission_denied) {
     // The rule that the file breaks says more than the kernel's refusal.
     struct stat about {};
-    if (::stat(path.c_str(), &about) != 0) return fd.status();
+    if (::stat(path.c_str(), &about) != 0) return walked.status();
     const Status why = check_trusted_file(about, this_user(about, trust), path, what, trust, kind);
-    return why.ok() ? fd.status() : Status(Code::permission_denied, why.message());
+    return why.ok() ? walked.status() : Status(Code::permission_denied, why.message());
   }
-  HVD_RETURN_IF_ERROR(fd.status());
-  HVD_RETURN_IF_ERROR(check_trusted_file(fd->get(), path, what, trust, kind));
-  return fd;
+  HVD_RETURN_IF_ERROR(walked.status());
+  HVD_RETURN_IF_ERROR(check_trusted_file(walked->file.get(), path, what, trust, kind));
+  return std::move(walked->file);
 }
 
 }  // namespace hvd

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/descriptors.h"
+#include "base/security/written_file.h"
 #include "base/socket.h"
 #include "base/text.h"
 
@@ -39,11 +40,13 @@ struct RankFiles::Files {
 
   // With its folder.
   static Status open(File& file) {
-    HVD_RETURN_IF_ERROR(make_folder(std::filesystem::path(file.path).parent_path()));
     // O_NONBLOCK: opening a named pipe must not block until it has a reader.
-    file.fd.reset(::open(file.path.c_str(),
-                         O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666));
-    if (!file.fd) return Status::from_errno(cat("--output-filename: open ", file.path), errno);
+    auto fd = open_file_to_write(file.path, {.what = "output file",
+                                             .flags = O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK,
+                                             .mode = 0666,
+                                             .makes_directories = true});
+    if (!fd.ok()) return fd.status().with_context("--output-filename");
+    file.fd = std::move(*fd);
     // Writing may block: that is what the writing thread is for.
     return set_nonblocking(file.fd.get(), false);
   }

@@ -14,6 +14,7 @@
 #include "base/descriptors.h"
 #include "base/security/crypto.h"
 #include "base/security/trusted_file.h"
+#include "base/security/written_file.h"
 #include "base/text.h"
 
 namespace hvd::driver::ssh {
@@ -67,7 +68,8 @@ UniqueFd open_to_append(const std::string& file) {
   if (const auto there = open_known_hosts(file); there.ok()) {
     return UniqueFd(::open(path_of(there->get()).c_str(), kHow));
   }
-  return UniqueFd(::open(file.c_str(), kHow | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+  auto made = open_file_to_write(file, {.what = kWhat, .flags = kHow | O_CREAT | O_EXCL});
+  return made.ok() ? std::move(*made) : UniqueFd();
 }
 
 std::string_view type_of(ssh_key key) {

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/descriptors.h"
+#include "base/security/written_file.h"
 #include "base/text.h"
 #include "runtime/trace/json_text.h"
 
@@ -149,27 +150,8 @@ Status make_flight_directory(const std::string& directory) {
 
 Status write_flight_report(const std::string& directory, const std::string& name,
                            std::string_view report) {
-  const std::string path = cat(directory, '/', name);
-  const std::string unfinished = cat(path, ".tmp");
-  const auto refuse = [&](int error) {
-    return Status::from_errno(cat("flight recorder: write ", path), error);
-  };
-  // O_NONBLOCK: a named pipe that somebody has left there must not hold up the rank.
-  UniqueFd fd(
-      ::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666));
-  if (!fd) return refuse(errno);
-  while (!report.empty()) {
-    const ssize_t put = ::write(fd.get(), report.data(), report.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) {
-      const int error = errno;
-      ::unlink(unfinished.c_str());
-      return refuse(error);
-    }
-    report.remove_prefix(static_cast<std::size_t>(put));
-  }
-  if (::rename(unfinished.c_str(), path.c_str()) != 0) return refuse(errno);
-  return {};
+  return write_whole_file(cat(directory, '/', name), report, WhenThere::replace,
+                          {.what = "flight recorder's report", .mode = 0666});
 }
 
 }  // namespace hvd::runtime::trace

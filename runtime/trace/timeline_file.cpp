@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/security/written_file.h"
 #include "base/text.h"
 
 namespace hvd::runtime::trace {
@@ -39,17 +40,18 @@ Result<TimelineFile> TimelineFile::create(const std::string& path, std::string_v
   };
 
   // O_NONBLOCK: opening a named pipe must not block until it has a reader.
-  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
-  if (!fd) return refuse(errno);
+  constexpr int kHow = O_WRONLY | O_CREAT | O_NONBLOCK;
+  auto fd = open_file_to_write(path, {.what = "timeline", .flags = kHow, .mode = 0666});
+  HVD_RETURN_IF_ERROR(fd.status());
   struct stat about {};
-  if (::fstat(fd.get(), &about) != 0) return refuse(errno);
+  if (::fstat(fd->get(), &about) != 0) return refuse(errno);
   if (!S_ISREG(about.st_mode)) {
     return Status(Code::invalid_argument,
                   cat("write the timeline to ", path, ": it is not a regular file"));
   }
-  if (::ftruncate(fd.get(), 0) != 0) return refuse(errno);
+  if (::ftruncate(fd->get(), 0) != 0) return refuse(errno);
 
-  TimelineFile file(path, std::move(fd));
+  TimelineFile file(path, std::move(*fd));
   HVD_RETURN_IF_ERROR(file.write(cat("[\n", first, kClosing), 0));
   file.end_ = static_cast<std::int64_t>(2 + first.size());
   return file;

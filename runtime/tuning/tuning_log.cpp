@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/log.h"
+#include "base/security/written_file.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -46,10 +47,12 @@ struct TuningLog::File {
                                                 ": ", what, ": ", std::strerror(errno)));
     };
 
-    UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    if (!file) return failed("open it for writing");
+    constexpr int kHow = O_RDWR | O_CREAT | O_APPEND;
+    auto file = open_file_to_write(
+        path, {.what = "autotuner's log (HVD_AUTOTUNE_LOG)", .flags = kHow, .mode = 0666});
+    if (!file.ok()) return {Code::invalid_argument, file.status().message()};
     std::string first(kHeader.size() + 1, '\0');
-    const auto there = ::pread(file.get(), first.data(), first.size(), 0);
+    const auto there = ::pread(file->get(), first.data(), first.size(), 0);
     if (there < 0) return failed("read it");
 
     const std::string header = cat(kHeader, "\n");
@@ -57,8 +60,8 @@ struct TuningLog::File {
       return {Code::invalid_argument, cat("the autotuner's log (HVD_AUTOTUNE_LOG) ", path,
                                           " is not an autotuner log: its first line differs")};
     }
-    if (there == 0 && !write_all(file.get(), header)) return failed("write to it");
-    fd = std::move(file);
+    if (there == 0 && !write_all(file->get(), header)) return failed("write to it");
+    fd = std::move(*file);
     return {};
   }
 

@@ -33,6 +33,7 @@ hvd_test(hvd_base_test
   base/unique_fd_test.cpp
   support/watchdog_test.cpp
   base/security/trusted_file_test.cpp
+  base/security/written_file_test.cpp
   base/wire_test.cpp
   base/protocol/worker_link_test.cpp
   base/protocol/world_document_test.cpp

@@ -141,7 +141,7 @@ TEST_F(JournalTest, EndsTheJobBeforeItBeginsIfItCannotBeWritten) {
   const ExitStatus end = run_job({"--events", file() + "/no/file", "-np", "1", "echo", "started"});
   EXPECT_EQ(end.code, 1);
   EXPECT_EQ(end.out, "");
-  EXPECT_NE(end.err.find("--events: create "), std::string::npos) << end.err;
+  EXPECT_NE(end.err.find("--events: open events file "), std::string::npos) << end.err;
 }
 
 TEST_F(JournalTest, AtItsSizeLimitIsLostWithAWarning) {

@@ -1,6 +1,10 @@
-// The job's token reaches its workers by descriptor alone: the list of processes does not show it.
+// What other users of a machine could learn from a job, or have it do. The job's token reaches its
+// workers by descriptor alone, so that the list of processes does not show it.
+#include <array>
 #include <fstream>
 #include <set>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/security/crypto.h"
 #include "base/text.h"
@@ -62,6 +66,43 @@ TEST_F(SecretsTest, EveryJobHasATokenOfItsOwn) {
   }
   EXPECT_EQ(seen.size(), 3U);
   EXPECT_EQ(seen.count(""), 0U);
+}
+
+// In a folder in which everybody may make files, another user has put links under the names of the
+// files that a job of root's writes. They lead to a file that only root may write.
+TEST(SharedFolder, NoFileOfAJobDestroysAnotherOne) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make a link of another user";
+  constexpr uid_t kStranger = 65534;
+  const TemporaryDirectory directory;
+  const auto precious = directory.file("precious", "text").string();
+  const auto shared = directory.path() / "shared";
+  std::filesystem::create_directory(shared);
+  ASSERT_EQ(::chmod(shared.c_str(), 01777), 0);
+  const auto plant = [&](const std::string& name, const std::string& target) {
+    const auto link = (shared / name).string();
+    EXPECT_EQ(::symlink(target.c_str(), link.c_str()), 0);
+    EXPECT_EQ(::lchown(link.c_str(), kStranger, kStranger), 0);
+    return link;
+  };
+  std::filesystem::create_directories(directory.path() / "elsewhere/rank.0");
+
+  const auto kRows = std::to_array<Words>({
+      {"--events", plant("events", precious)},
+      {"--output-filename", plant("output", directory.path() / "elsewhere")},
+      {"--timeline-filename", plant("timeline", precious)},
+      {"--autotune", "--autotune-log-file", plant("tuning", precious)},
+  });
+  for (const Words& row : kRows) {
+    Words command{binary("hvdrun"), "-np", "2"};
+    command.insert(command.end(), row.begin(), row.end());
+    command.push_back(binary("allreduce_once"));
+    const ExitStatus end = run(command);
+    EXPECT_NE(end.code, 0) << row.front();
+    EXPECT_NE(end.err.find("belongs to user 65534"), std::string::npos)
+        << row.front() << ": " << end.err;
+    EXPECT_EQ(read_file(precious), "text") << row.front();
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path() / "elsewhere/rank.0"));
 }
 
 }  // namespace

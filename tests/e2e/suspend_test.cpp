@@ -207,7 +207,8 @@ TEST_F(SuspendTest, AStateThatCannotBeKeptIsAnErrorThatNamesTheFile) {
   const ExitStatus end = suspend(job);
   EXPECT_NE(end.code, 0);
   EXPECT_NE(end.code, kSuspended) << end.err;
-  EXPECT_NE(end.err.find(cat("keep the state in ", nowhere, ": create ")), std::string::npos)
+  EXPECT_NE(end.err.find(cat("keep the state in ", nowhere, ": open directory ")),
+            std::string::npos)
       << end.err;
   EXPECT_NE(end.err.find("No such file or directory"), std::string::npos) << end.err;
 }
@@ -217,7 +218,7 @@ TEST_F(SuspendTest, AJobWhoseStateCannotBeKeptDoesNotBegin) {
   Process& job = start_training({"-np", "2", "--min-np", "1", "--state-file", nowhere});
   const ExitStatus end = job.wait(std::chrono::seconds(60));
   EXPECT_EQ(end.code, 1) << end.err;
-  EXPECT_NE(end.err.find(cat("rank 0 could not keep the state in ", nowhere, ": create ")),
+  EXPECT_NE(end.err.find(cat("rank 0 could not keep the state in ", nowhere, ": open lock ")),
             std::string::npos)
       << end.err;
   EXPECT_NE(end.err.find("No such file or directory"), std::string::npos) << end.err;

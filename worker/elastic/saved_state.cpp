@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/security/crypto.h"
 #include "base/security/trusted_file.h"
+#include "base/security/written_file.h"
 #include "base/text.h"
 #include "base/wire.h"
 #include "runtime/core/threads.h"
@@ -71,14 +72,23 @@ Status read_text(int fd, std::size_t size, std::string& text) {
   return read_all(fd, std::as_writable_bytes(std::span(text.data(), text.size())));
 }
 
-std::filesystem::path folder_of(const std::string& file) {
-  const auto folder = std::filesystem::path(file).parent_path();
-  return folder.empty() ? "." : folder;
+// Where a state file is: its directory stays the same one, whatever its path leads to later.
+struct StatePlace {
+  UniqueFd directory;  // opened with O_PATH
+  std::string name;
+};
+
+Result<StatePlace> place_of(const std::string& file) {
+  const std::filesystem::path path(file);
+  const auto folder = path.parent_path().string();
+  auto directory = open_directory_to_write(folder.empty() ? "." : folder, "directory");
+  HVD_RETURN_IF_ERROR(directory.status());
+  return StatePlace{std::move(*directory), path.filename().string()};
 }
 
 // The name counts only when the directory has it on disk.
-Status sync_directory(const std::string& file) {
-  const UniqueFd fd(::open(folder_of(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+Status sync_directory(const StatePlace& place) {
+  const UniqueFd fd(::openat(place.directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd || ::fsync(fd.get()) != 0) return Status::from_errno("sync its directory", errno);
   return {};
 }
@@ -125,27 +135,31 @@ Status write_file(int fd, const Writing& writing) {
 }
 
 // None where the file system lacks O_TMPFILE, or no file can be made.
-UniqueFd make_nameless_beside(const std::string& file) {
-  const auto folder = folder_of(file);
-  return UniqueFd(::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, S_IRUSR | S_IWUSR));
+UniqueFd make_nameless(const StatePlace& place) {
+  constexpr int kHow = O_WRONLY | O_TMPFILE | O_CLOEXEC;
+  return UniqueFd(::openat(place.directory.get(), ".", kHow, S_IRUSR | S_IWUSR));
 }
 
-UniqueFd make_new(const std::string& file) {
-  return UniqueFd(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+UniqueFd make_new(const StatePlace& place, const std::string& name) {
+  constexpr int kHow = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+  return UniqueFd(::openat(place.directory.get(), name.c_str(), kHow, S_IRUSR | S_IWUSR));
 }
 
 // The file has no name while it is written, if the file system can do that: then nothing is left of
 // it when this process is killed.
-Status write_new_file(const std::string& name, const Writing& writing) {
-  const UniqueFd nameless = make_nameless_beside(name);
+Status write_new_file(const StatePlace& place, const std::string& name, const Writing& writing) {
+  const UniqueFd nameless = make_nameless(place);
   if (!nameless) {
-    const UniqueFd fd = make_new(name);
+    const UniqueFd fd = make_new(place, name);
     if (!fd) return Status::from_errno(cat("create ", name), errno);
     return write_file(fd.get(), writing);
   }
   HVD_RETURN_IF_ERROR(write_file(nameless.get(), writing));
   const std::string link = cat("/proc/self/fd/", nameless.get());
-  if (::linkat(AT_FDCWD, link.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) return {};
+  if (::linkat(AT_FDCWD, link.c_str(), place.directory.get(), name.c_str(), AT_SYMLINK_FOLLOW) ==
+      0) {
+    return {};
+  }
   return Status::from_errno(cat("create ", name), errno);
 }
 
@@ -207,19 +221,35 @@ Status read_checked(int fd, Store& store) {
 }
 
 // The name of the new file that is to take the place of the old one.
-std::string name_beside(const std::string& file) { return cat(file, ".", to_hex(random_bytes(4))); }
+std::string name_beside(const StatePlace& place) {
+  return cat(place.name, ".", to_hex(random_bytes(4)));
+}
 
 // Whether a file can be made beside it. Nothing is left, also if this process is killed, unless the
 // file system lacks O_TMPFILE.
 Status check_place(const std::string& file) {
-  if (make_nameless_beside(file)) return {};
-  const std::string beside = name_beside(file);
-  if (!make_new(beside)) {
+  const std::string what = cat("keep the state in ", file);
+  const auto place = place_of(file);
+  if (!place.ok()) return {Code::failed_precondition, cat(what, ": ", place.status().message())};
+  if (make_nameless(*place)) return {};
+  const std::string beside = name_beside(*place);
+  if (!make_new(*place, beside)) {
     const Status why = Status::from_errno(cat("create ", beside), errno);
-    return {Code::failed_precondition, cat("keep the state in ", file, ": ", why.message())};
+    return {Code::failed_precondition, cat(what, ": ", why.message())};
   }
-  ::unlink(beside.c_str());
+  ::unlinkat(place->directory.get(), beside.c_str(), 0);
   return {};
+}
+
+// The name that the state is to have may have been taken meanwhile, by a file of somebody else's
+// that cannot be replaced. The state, which is whole, then stays under the name that it has.
+Status put_in_place(const StatePlace& place, const std::string& beside) {
+  const int directory = place.directory.get();
+  if (::renameat(directory, beside.c_str(), directory, place.name.c_str()) == 0) return {};
+  const Status why = Status::from_errno(cat("rename ", beside), errno);
+  return {why.code(), cat(why.message(), "; the whole state is in ", beside,
+                          ", in the same directory: move it to its name, or name it by "
+                          "--state-file")};
 }
 
 }  // namespace
@@ -230,21 +260,22 @@ Status save_state(const std::string& file, Store& store, SaveMeter& meter,
   if (!store.device().empty()) {
     return {Code::failed_precondition, cat(what, ": tensors of a GPU cannot be kept in a file")};
   }
+  const auto place = place_of(file);
+  if (!place.ok()) return place.status().with_context(what);
   const Copy& copy = store.to_send();
   meter.begin(std::max<std::uint64_t>(1, copy.bytes.bytes().size()));
-  const std::string beside = name_beside(file);
   const std::string head = head_of(store.shape(), copy.sizes);
-  Status written = write_new_file(beside, {head, copy.bytes.bytes(), meter, is_given_up});
-  if (written.ok() && ::rename(beside.c_str(), file.c_str()) != 0) {
-    written = Status::from_errno("rename", errno);
-  }
+  const std::string beside = name_beside(*place);
+  const Status written =
+      write_new_file(*place, beside, {head, copy.bytes.bytes(), meter, is_given_up});
   store.let_go();
   if (!written.ok()) {
-    ::unlink(beside.c_str());
+    ::unlinkat(place->directory.get(), beside.c_str(), 0);
     return written.with_context(what);
   }
+  HVD_RETURN_IF_ERROR(put_in_place(*place, beside).with_context(what));
   meter.put_in_place();
-  if (const Status synced = sync_directory(file); !synced.ok()) {
+  if (const Status synced = sync_directory(*place); !synced.ok()) {
     HVD_LOG(warning, "the state is in " << file << ", but a crash of the machine may lose it: "
                                         << synced.message());
   }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/security/written_file.h"
 #include "base/text.h"
 
 namespace hvd::worker {
@@ -52,16 +53,17 @@ Status StateLock::take() {
 
 Status StateLock::try_to_take(bool& again) {
   again = false;
-  UniqueFd fd(::open(name().c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
-  if (!fd) return Status::from_errno(cat("create ", name()), errno);
-  if (!lock_whole(fd.get())) {
-    if (errno == EACCES || errno == EAGAIN) return check_owner(fd.get());
+  constexpr int kHow = O_RDWR | O_CREAT | O_NOFOLLOW;
+  auto fd = open_file_to_write(name(), {.what = "lock", .flags = kHow});
+  HVD_RETURN_IF_ERROR(fd.status());
+  if (!lock_whole(fd->get())) {
+    if (errno == EACCES || errno == EAGAIN) return check_owner(fd->get());
     HVD_LOG(info, Status::from_errno(cat("lock ", name()), errno).message());
   }
-  again = !has_name(fd.get(), name());
+  again = !has_name(fd->get(), name());
   if (again) return {};
-  HVD_RETURN_IF_ERROR(write_content(fd.get(), job_).with_context(name()));
-  fd_ = std::move(fd);
+  HVD_RETURN_IF_ERROR(write_content(fd->get(), job_).with_context(name()));
+  fd_ = std::move(*fd);
   return {};
 }
 

@@ -178,7 +178,8 @@ TEST(RankFiles, AFolderThatCannotBeMadeIsNamed) {
   directory.file("taken", "");
   const auto files = RankFiles::open((directory.path() / "taken/logs").string(), 1, {});
   ASSERT_FALSE(files.ok());
-  EXPECT_NE(files.status().message().find("taken/logs/rank.0: Not a directory"), std::string::npos)
+  EXPECT_NE(files.status().message().find("taken/logs/rank.0/stdout: Not a directory"),
+            std::string::npos)
       << files.status().message();
 }
 

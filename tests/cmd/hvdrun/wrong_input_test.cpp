@@ -149,7 +149,8 @@ TEST_F(AsNobody, AnOutputFolderThatMayNotBeWrittenIsNamed) {
   fs::permissions(directory_.path() / "logs", fs::perms{0555});
   const auto status = run_as_nobody({"--output-filename", "logs", "true"});
   EXPECT_EQ(status.code, 1);
-  EXPECT_NE(status.err.find("logs/rank.0: Permission denied"), std::string::npos) << status.err;
+  EXPECT_NE(status.err.find("logs/rank.0/stdout: Permission denied"), std::string::npos)
+      << status.err;
 }
 
 }  // namespace

@@ -60,15 +60,15 @@ TEST(TimelineFile, APipeIsRefusedAtOnce) {
   EXPECT_FALSE(TimelineFile::create(path, "1").ok());
 }
 
-TEST(FlightReport, APipeInItsPlaceIsAnError) {
+// It would hold up the rank that opens it.
+TEST(FlightReport, APipeInItsPlaceIsReplaced) {
   const TemporaryDirectory directory;
   const runtime::WorldSpec spec(3, {}, 1, Token::random());
-  const auto pipe = directory.path() / cat(flight_file_name(spec), ".tmp");
+  const auto pipe = directory.path() / flight_file_name(spec);
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const Status written = write_flight_report(directory.path(), flight_file_name(spec), "{}");
-  ASSERT_FALSE(written.ok());
-  EXPECT_NE(written.message().find("No such device or address"), std::string::npos)
-      << written.message();
+  ASSERT_TRUE(written.ok()) << written.message();
+  EXPECT_EQ(test::read_file(pipe), "{}");
 }
 
 TEST(JsonText, AnyNameBecomesAString) {

@@ -54,7 +54,7 @@ void expect_refused(const std::string& path, const std::string& why) {
   TuningLog log;
   const Status opened = log.open(path);
   EXPECT_EQ(opened.code(), Code::invalid_argument);
-  EXPECT_NE(opened.message().find(cat("the autotuner's log (HVD_AUTOTUNE_LOG) ", path)),
+  EXPECT_NE(opened.message().find(cat("autotuner's log (HVD_AUTOTUNE_LOG) ", path)),
             std::string::npos)
       << opened.message();
   EXPECT_NE(opened.message().find(why), std::string::npos) << opened.message();
