@@ -2,6 +2,8 @@
 // rewritten, each option and its value are one argument, and the command is split off.
 #pragma once
 
+#include <algorithm>
+#include <fnmatch.h>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,5 +38,13 @@ struct SplitArguments {
 Result<SplitArguments> split_arguments(const CLI::App& app,
                                        const std::vector<std::string>& arguments);
 Status parse_options(CLI::App& app, std::vector<std::string> options);
+
+// Whether the text is like one of the patterns, as in a shell. FNM_CASEFOLD ignores the case.
+template <typename Patterns>
+bool matches(const std::string& text, const Patterns& patterns, int flags = 0) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    return ::fnmatch(pattern.c_str(), text.c_str(), flags) == 0;
+  });
+}
 
 }  // namespace hvd::cli

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <fnmatch.h>
 #include <map>
 #include <set>
 #include <string_view>
 
 #include "base/text.h"
 #include "cmd/hvdrun/arguments.h"
+#include "cmd/hvdrun/secret_values.h"
 #include "driver/run/worker_environment.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
@@ -70,95 +70,25 @@ constexpr auto kHostsOwnPatterns =
     std::to_array<const char*>({"XDG_*", "SSH_*", "DBUS_*", "SYSTEMD_*", "*_VISIBLE_DEVICES",
                                 "*_VISIBLE_CORES", "*_VISIBLE_CHIPS"});
 
-// Usual names of secrets, in upper or lower case. The documentation has the same list.
-constexpr auto kSecretPatterns = std::to_array<const char*>({
-    "TOKEN",
-    "*_TOKEN",
-    "*_TOKENS",
-    "*AUTHTOKEN",
-    "PAT",
-    "*_PAT",
-    "*_JWT",
-    "*_COOKIE",
-    // Keys: AWS_SECRET_ACCESS_KEY, OPENAI_API_KEY, AZURE_STORAGE_KEY, SSH_PRIVATE_KEY. An id
-    // without its key would stop Amazon's library from looking elsewhere.
-    "*_KEY",
-    "APIKEY",
-    "*_APIKEY",
-    "*PRIVATE_KEY*",
-    "*ACCESS_KEY_ID",
-    "*_KEY_BASE64",
-    // Passwords: PGPASSWORD, MYSQL_PWD, SSHPASS, GPG_PASSPHRASE.
-    "*PASSWORD*",
-    "*PASSWD*",
-    "*PASSPHRASE*",
-    "PASS",
-    "*_PASS",
-    "SSHPASS",
-    "*_PWD",
-    "*SECRET*",
-    "*CREDENTIAL*",
-    "*_AUTH",
-    "*_AUTH_CONFIG",
-    "*_AUTH_HEADER",
-    "KUBECONFIG_DATA",
-    // Addresses with credentials: DATABASE_URL, AZURE_STORAGE_CONNECTION_STRING, SENTRY_DSN,
-    // Slack's webhooks.
-    "DATABASE_URL",
-    "*_DATABASE_URL",
-    "*CONNECTION_STRING*",
-    "*_DSN",
-    "*WEBHOOK*",
-});
-// Under these names a number is a secret, too; in a token or key variable, a number is a setting of
-// the program, as in MAX_TOKENS=512.
-constexpr auto kSecretNumbers =
-    std::to_array<const char*>({"*PASS*", "*PWD*", "*SECRET*", "*_PIN"});
-constexpr auto kSwitches = std::to_array<const char*>({"true", "false", "yes", "no"});
-constexpr auto kWebSchemes = std::to_array<const char*>({"http", "https"});
-constexpr auto kNoSecretPatterns = std::to_array<const char*>(
-    {// Locations of secrets, not secrets themselves.
-     "*_FILE", "*_PATH", "*_DIR", "*_URI", "GOOGLE_APPLICATION_CREDENTIALS",
-     // Special tokens of tokenizers, and columns of tables.
-     "*PAD_TOKEN", "*BOS_TOKEN", "*EOS_TOKEN", "*UNK_TOKEN", "*MASK_TOKEN", "*CLS_TOKEN",
-     "*SEP_TOKEN", "*SORT_KEY", "*PRIMARY_KEY", "*PARTITION_KEY"});
-
-// Patterns as in a shell. FNM_CASEFOLD ignores the case.
-template <typename Patterns>
-bool matches(const std::string& text, const Patterns& patterns, int flags = 0) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    return ::fnmatch(pattern.c_str(), text.c_str(), flags) == 0;
-  });
-}
-
 bool is_hosts_own(const std::string& name) {
   return std::find(kHostsOwn.begin(), kHostsOwn.end(), name) != kHostsOwn.end() ||
          matches(name, kHostsOwnPatterns);
 }
 
-// As in postgres://me:word@db/x, or https://token@index/x.
-bool is_url_with_password(std::string_view value) {
-  const auto scheme = value.find("://");
-  if (scheme == std::string_view::npos) return false;
-  const std::string_view rest = value.substr(scheme + 3);
-  const std::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
-  const auto at = authority.rfind('@');
-  if (at == std::string_view::npos || at == 0) return false;
-  if (matches(std::string(value.substr(0, scheme)), kWebSchemes, FNM_CASEFOLD)) return true;
-  const auto colon = authority.substr(0, at).find(':');
-  return colon != std::string_view::npos && colon + 1 < at;
-}
-
-// 512, 1e-3, true.
-bool is_number_or_switch(std::string_view value) {
-  if (matches(std::string(value), kSwitches, FNM_CASEFOLD)) return true;
-  constexpr std::size_t kLongestNumber = 9;
-  return value.size() <= kLongestNumber && parse_number<double>(value).has_value();
-}
-
 bool runs_in_a_worker(const std::vector<std::string>& own) {
   return std::any_of(kSetInWorkers.begin(), kSetInWorkers.end(), [&](std::string_view name) {
     return driver::find_value(own, name).has_value();
+  });
+}
+
+// What a host needs to run anything. It has its own, unless srun brings this one's.
+constexpr auto kBasics = std::to_array<const char*>({"PATH", "LANG", "LC_*", "TZ", "TERM"});
+
+bool is_setting(const std::string& name) {
+  const auto& table = all_settings();
+  return std::any_of(table.begin(), table.end(), [&](const Knob* setting) {
+    const auto names = knob_variables(*setting);
+    return std::find(names.begin(), names.end(), name) != names.end();
   });
 }
 
@@ -170,14 +100,6 @@ bool passes(const std::string& name, const EnvironmentArguments& arguments) {
 
 }  // namespace
 
-bool looks_like_secret(const std::string& name, std::string_view value) {
-  if (value.empty()) return false;
-  if (is_url_with_password(value)) return true;
-  if (is_number_or_switch(value) && !matches(name, kSecretNumbers, FNM_CASEFOLD)) return false;
-  return matches(name, kSecretPatterns, FNM_CASEFOLD) &&
-         !matches(name, kNoSecretPatterns, FNM_CASEFOLD);
-}
-
 Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own,
                                              const EnvironmentArguments& arguments,
                                              const Values& values) {
@@ -185,6 +107,8 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
   std::map<std::string, std::string> given;
   std::set<std::string> from_host(kHostsOwn.begin(), kHostsOwn.end());
   std::set<std::string> secrets;
+  std::set<std::string> unnamed;
+  const bool only_named = SettingsReader(values).text("env-policy") == "named";
   // Without it the output of a Python worker would arrive only when its buffer is full.
   given.emplace("PYTHONUNBUFFERED", "1");
   // As torchrun sets it: a collective of NCCL that fails ends its worker.
@@ -205,6 +129,9 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
     } else if (looks_like_secret(name, outside[name]) && !matches(name, arguments.included)) {
       from_host.insert(name);
       secrets.insert(name);
+    } else if (only_named && !is_setting(name) && !matches(name, arguments.included)) {
+      from_host.insert(name);
+      if (!matches(name, kBasics)) unnamed.insert(name);
     } else if (passes(name, arguments)) {
       given[name] = outside[name];
     }
@@ -241,6 +168,7 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
     if (given.count(name) != 0 || !passes(name, arguments)) continue;
     result.host_variables.push_back(name);
     if (secrets.count(name) != 0) result.secrets.push_back(name);
+    if (unnamed.count(name) != 0) result.unnamed.push_back(name);
   }
   return result;
 }

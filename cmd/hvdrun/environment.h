@@ -5,7 +5,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -21,11 +20,9 @@ struct WorkerEnvironment {
   std::vector<std::string> host_variables;
   // The variables of `host_variables` that are set here and look like secrets.
   std::vector<std::string> secrets;
+  // Those that are set here and that nobody has named, with --env-policy named.
+  std::vector<std::string> unnamed;
 };
-
-// True for a variable that may hold a password, a key or a token: by the usual names of such
-// variables, or because its value is a URL with a password in it.
-bool looks_like_secret(const std::string& name, std::string_view value);
 
 // `own` are NAME=VALUE entries. Each knob in `values` is given by its HVD_* and by its HOROVOD_*
 // name, so that programs built for either see the same.

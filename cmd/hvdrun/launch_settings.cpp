@@ -60,6 +60,14 @@ constexpr std::array kLaunchSettings{
          .config_key = "launch.working_directory",
          .type = KnobType::text,
          .help = "Working directory of the workers (default: the current one)"},
+    Knob{.flag = "env-policy",
+         .config_key = "launch.env_policy",
+         .type = KnobType::text,
+         .default_text = "all",
+         .choices = "all,named",
+         .help =
+             "all: other hosts get hvdrun's environment but for secrets; named: only what --env "
+             "and --env-include name, and settings of hvd"},
     Knob{.flag = "grace",
          .config_key = "launch.grace_seconds",
          .variable = "HVD_GRACE",

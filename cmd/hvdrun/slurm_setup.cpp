@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fnmatch.h>
 #include <memory>
 #include <netdb.h>
 #include <sys/socket.h>
@@ -15,6 +14,7 @@
 #include "base/security/munge.h"
 #include "base/socket.h"
 #include "base/text.h"
+#include "cmd/hvdrun/arguments.h"
 #include "cmd/hvdrun/elastic_setup.h"
 #include "cmd/hvdrun/settings.h"
 #include "discovery/script.h"
@@ -144,17 +144,17 @@ Result<std::string> working_munge_socket(std::chrono::milliseconds timeout) {
 }
 
 std::vector<std::string> environment_of_srun(const std::vector<std::string>& own,
-                                             const std::vector<std::string>& secrets) {
+                                             const driver::JobSpec& spec) {
+  const auto is_in = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
   std::vector<std::string> result;
   for (const auto& entry : own) {
     const std::string name = entry.substr(0, entry.find('='));
     const bool is_kept =
         std::find(kKeptVariables.begin(), kKeptVariables.end(), name) != kKeptVariables.end();
-    const bool is_launchers =
-        std::any_of(kLauncherVariables.begin(), kLauncherVariables.end(),
-                    [&](const char* pattern) { return ::fnmatch(pattern, name.c_str(), 0) == 0; });
-    const bool is_secret = std::find(secrets.begin(), secrets.end(), name) != secrets.end();
-    if (is_kept || !(is_launchers || is_secret)) result.push_back(entry);
+    const bool is_withheld = is_in(spec.secrets, name) || is_in(spec.unnamed, name);
+    if (is_kept || !(matches(name, kLauncherVariables) || is_withheld)) result.push_back(entry);
   }
   return result;
 }
@@ -262,7 +262,7 @@ Result<driver::SlurmSpec> slurm_spec(const discovery::SlurmAllocation& allocatio
 
   driver::SlurmSpec slurm{.job_id = allocation.job.id,
                           .hvdrun_path = *path,
-                          .environment = environment_of_srun(environment, spec.secrets),
+                          .environment = environment_of_srun(environment, spec),
                           .gpus = {},
                           .bind = {address, 0},
                           .ports = {spec.ports},

@@ -110,6 +110,7 @@ TEST(WorkerEnvironment, SecretsAreKeptFromOtherHosts) {
       {"API_TOKENS", "s,t"},
       {"DB_PASSWORD", "12345"},
       {"API_TOKEN", "1234567890"},
+      {"GITHUBTOKEN", "s"},
   });
   for (const auto& secret : kSecrets) {
     const std::string entry = std::string(secret.name) + "=" + secret.value;
@@ -120,6 +121,72 @@ TEST(WorkerEnvironment, SecretsAreKeptFromOtherHosts) {
     EXPECT_TRUE(result->secrets == Entries{secret.name} ||
                 std::string(secret.name).starts_with("SSH_"))
         << secret.name;
+  }
+}
+
+// Values that the scanners of repositories look for, under names that tell nothing.
+TEST(WorkerEnvironment, ValuesThatLookLikeSecretsStayWhateverTheirName) {
+  const std::string letters = "abcdefghijABCDEFGHIJ0123456789abcdefghij0123456789";
+  const std::vector<std::string> values{
+      "ghp_" + letters,
+      "github_pat_" + letters,
+      "token=ghs_" + letters + ";",
+      "glpat-" + letters,
+      "AKIAIOSFODNN7EXAMPLE",
+      "AIza" + letters,
+      "ya29." + letters,
+      "hf_" + letters,
+      "sk-ant-api03-" + letters,
+      "sk-" + letters,
+      "nvapi-" + letters,
+      "xoxb-123456789012-" + letters,
+      "sk_live_" + letters,
+      "SG." + letters + "." + letters,
+      "npm_" + letters,
+      "pypi-" + letters,
+      "hvs." + letters,
+      "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\n-----END OPENSSH PRIVATE KEY-----",
+      R"({"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\nMII"})",
+      "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+      "Server=db;User=me;Password=word;",
+      "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=abc==",
+      "https://x.blob.core.windows.net/c?sv=1&sig=abc",
+      "https://bucket.s3.amazonaws.com/x?X-Amz-Signature=abc",
+      "Authorization: Basic bWU6d29yZA==",
+      "Bearer abc"};
+  for (const auto& value : values) {
+    const auto result = worker_environment({"SETTING=" + value}, {}, {});
+    ASSERT_TRUE(result.ok()) << value;
+    EXPECT_EQ(result->secrets, Entries{"SETTING"}) << value;
+    EXPECT_FALSE(has(result->entries, "SETTING=" + value));
+  }
+}
+
+TEST(WorkerEnvironment, ValuesThatOnlyBeginLikeSecretsAreSent) {
+  for (const char* const value :
+       {"sk-learn", "hf_transfer", "task-0123456789abcdefghij0123456789", "AKIA", "SG.x",
+        "/usr/lib/pypi-server", "eyJ", "npm_config", "-----BEGIN CERTIFICATE-----\nMII",
+        "password=", "--pwd /data", "/opt/conda/envs/desk-0123456789abcdefghijklmnop/bin",
+        "bearer"}) {
+    const auto result = worker_environment({std::string("SETTING=") + value}, {}, {});
+    ASSERT_TRUE(result.ok()) << value;
+    EXPECT_EQ(result->secrets, Entries{}) << value;
+  }
+}
+
+TEST(WorkerEnvironment, OnlyWhatIsNamedTravelsIfThatIsThePolicy) {
+  const Entries own{"DATA=/d", "PATH=/bin", "AWS_REGION=eu", "HVD_LOG_LEVEL=debug",
+                    "MINE=1",  "HF_TOKEN=t"};
+  const auto result =
+      worker_environment(own, {.set = {"MINE"}, .excluded = {}, .included = {"AWS_*"}},
+                         {{"env-policy", {"named", "--env-policy"}}});
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->entries, (Entries{"AWS_REGION=eu", "HVD_LOG_LEVEL=debug", "MINE=1",
+                                      "PYTHONUNBUFFERED=1", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1"}));
+  EXPECT_EQ(result->secrets, Entries{"HF_TOKEN"});
+  EXPECT_EQ(result->unnamed, Entries{"DATA"});
+  for (const char* const name : {"DATA", "PATH", "HF_TOKEN"}) {
+    EXPECT_TRUE(has(result->host_variables, name)) << name << ": a host has its own";
   }
 }
 
