@@ -93,6 +93,10 @@ class Question : public std::enable_shared_from_this<Question> {
   // Bytes of the answer, also of one that was broken off.
   std::size_t received() const { return parser_.get().body().size(); }
 
+  // The process that listens there, as the system knows it; 0: it is not visible from here.
+  pid_t listener() const { return listener_; }
+  const driver::JobSocket& job() const { return job_; }
+
   // The body of the answer, or why there is none. May be called once, after the end.
   Result<std::string> take_answer() {
     if (error_) return error_status();
@@ -109,6 +113,7 @@ class Question : public std::enable_shared_from_this<Question> {
   // The file may have been replaced by a link since it was looked at.
   bool leads_to_owner() {
     const auto peer = unix_peer(stream_.socket().native_handle());
+    if (peer) listener_ = peer->pid;
     return peer && peer->uid == job_.owner;
   }
 
@@ -149,22 +154,29 @@ class Question : public std::enable_shared_from_this<Question> {
   http::request<http::string_body> request_;
   http::response_parser<http::string_body> parser_;
   error_code error_;
+  pid_t listener_ = 0;
   std::function<void(Question&)> on_end_;
 };
 
-Result<std::string> ask(const driver::JobSocket& job, const std::string& method,
-                        const std::string& target, std::string body) {
+// What `take` makes of the answer.
+template <typename T>
+Result<T> ask(const driver::JobSocket& job, const std::string& method, const std::string& target,
+              std::string body, Result<T> (*take)(Question&)) {
   asio::io_context io;
-  Result<std::string> answer = no_answer(job);
+  Result<T> answer = no_answer(job);
   std::make_shared<Question>(io, job, http::string_to_verb(method), target, std::move(body))
-      ->ask(Clock::now() + kAnswerTime,
-            [&answer](Question& question) { answer = question.take_answer(); });
+      ->ask(Clock::now() + kAnswerTime, [&](Question& question) { answer = take(question); });
   io.run();
   return answer;
 }
 
-Result<nlohmann::json> parse_status(const driver::JobSocket& job,
-                                    const Result<std::string>& answer) {
+Result<std::string> take_answer(Question& question) { return question.take_answer(); }
+
+// The id of the job and the process of its hvdrun are those of the socket: root may ask a program
+// that only pretends to be a job, to have root stop another one or signal another process.
+Result<nlohmann::json> take_status(Question& question) {
+  const driver::JobSocket& job = question.job();
+  const auto answer = question.take_answer();
   if (!answer.ok()) return answer.status();
   // json::dump() calls itself for what is nested, and a stack is finite.
   const auto is_shallow = [](int depth, auto /*event*/, auto& /*part*/) { return depth < 32; };
@@ -174,6 +186,8 @@ Result<nlohmann::json> parse_status(const driver::JobSocket& job,
                                        ": its answer is not the status of a job (is its hvdrun of "
                                        "another version?)"));
   }
+  status["job"] = job.job_id;
+  if (question.listener() > 0) status["pid"] = question.listener();
   return status;
 }
 
@@ -236,7 +250,7 @@ class StatusRound {
                                         Directory& directory) const {
     if (!spend(question.received(), directory)) return too_much(job);
     if (Clock::now() >= deadline_) return no_answer(job);
-    const auto status = parse_status(job, question.take_answer());
+    const auto status = take_status(question);
     if (!status.ok()) return status.status();
     auto kept = keep_(*status);
     if (!kept.ok()) return kept;
@@ -264,13 +278,13 @@ class StatusRound {
 
 Result<std::string> ask_job(const driver::JobSocket& job, const std::string& method,
                             const std::string& target, std::string body) {
-  auto answer = ask(job, method, target, std::move(body));
+  auto answer = ask(job, method, target, std::move(body), take_answer);
   if (!answer.ok()) return answer.status();
   return printable_lines(*answer);
 }
 
 Result<nlohmann::json> ask_status(const driver::JobSocket& job) {
-  return parse_status(job, ask(job, "GET", "/status", {}));
+  return ask(job, "GET", "/status", {}, take_status);
 }
 
 std::vector<FoundJob> find_jobs(const std::string& wanted, const KeptOfStatus& keep) {

@@ -203,6 +203,19 @@ TEST_F(JobCommands, NoControlCharacterOfAnotherAnswerReachesTheTerminal) {
   EXPECT_TRUE(contains(status.err, "job a: its answer is not the status of a job")) << status.err;
 }
 
+// The answers say that they are job "other", of process 1: a script that stops what `hvdrun jobs`
+// lists would end somebody else's.
+TEST_F(JobCommands, TheIdAndTheProcessOfAJobAreThoseOfItsSocket) {
+  add("mine", status_with("other"));
+  const std::string process = cat(::getpid());
+  const auto jobs = ask({"jobs", "--json"});
+  EXPECT_TRUE(contains(jobs.out, R"("job": "mine")")) << jobs.out;
+  EXPECT_TRUE(contains(jobs.out, cat(R"("pid": )", process))) << jobs.out;
+  const auto status = ask({"status"});
+  EXPECT_TRUE(status.out.starts_with("job mine: ")) << status.out;
+  EXPECT_TRUE(contains(status.out, cat("(hvdrun has pid ", process, ")"))) << status.out;
+}
+
 TEST_F(JobCommands, AnAnswerThatIsNoStatusHidesNoOtherJob) {
   add("good", status_with("fine"));
   add("empty", "{}");
