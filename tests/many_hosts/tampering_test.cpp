@@ -30,8 +30,8 @@ class TamperingTest : public ManyHostsTest, public testing::WithParamInterface<c
   }
   // From now on, of what workers on h2 connect to on h1. One bit is changed where so many bytes of
   // a connection have passed: only data connections carry as many.
-  void alter_one_bit() {
-    relay_ = host(2).start({"python3", "relay.py", "999", "400000"});
+  void alter_one_bit(const std::string& often = "once", const std::string& skip = "400000") {
+    relay_ = host(2).start({"python3", "relay.py", "999", skip, often});
     ASSERT_TRUE(relay_->wait_for_output("listening")) << relay_->err();
     const auto redirected =
         host(2).shell(cat("iptables -t nat -A OUTPUT -p tcp -d ", host(1).ipv4(),
@@ -79,6 +79,17 @@ TEST_P(TamperingTest, AnElasticJobGoesOnFromItsLastCommitToTheSameBits) {
   EXPECT_TRUE(result_of(calm).starts_with("weights identical")) << calm.out;
   EXPECT_EQ(result_of(end), result_of(calm));
   EXPECT_NE(end.err.find("it was altered on the way"), std::string::npos) << end.err;
+}
+
+// Its members live, and would form the same world for ever.
+TEST_P(TamperingTest, AnElasticJobEndsIfEachOfItsWorldsIsAltered) {
+  Words flags = protection();
+  flags.insert(flags.end(), {"--min-np", "2"});
+  alter_one_bit("always", "20000");
+  const ExitStatus end = train(flags);
+  EXPECT_NE(end.code, 0) << end.out;
+  EXPECT_NE(end.err.find("it was altered on the way"), std::string::npos) << end.err;
+  EXPECT_NE(end.err.find("and its members live"), std::string::npos) << end.err;
 }
 
 INSTANTIATE_TEST_SUITE_P(Protection, TamperingTest, testing::Values("default", "encrypted"),

@@ -29,6 +29,7 @@ using worker::ProcessWorld;
 constexpr std::chrono::milliseconds kNewerWorldTimeout{500};
 // With no commit between them the same failure would come for ever.
 constexpr int kTimesGivenUp = 5;
+constexpr int kTimesAltered = 10;
 
 enum class Entered { yes, left };
 
@@ -127,7 +128,7 @@ std::optional<Turn> Run::after_failure(const std::exception_ptr& thrown, bool fi
   } catch (const CollectiveError& error) {
     if (process.membership() == nullptr) throw;
     const bool is_over = process.is_leaving() || !process.stands();
-    if (!is_over && !ends_world(error.what())) throw;
+    if (!(is_over ? may_form_again(error.what()) : ends_world(error.what()))) throw;
     HVD_LOG(info, "elastic::run(): " << error.what());
     rolls_back_ = true;
   } catch (const Error& error) {
@@ -159,6 +160,23 @@ bool Run::ends_world(const char* why) {
         Status(Code::aborted, cat("the program of rank ", world->rank(), " gives up: ", why)));
   }
   return true;
+}
+
+// Somebody on the way alters what the members send. They live, or the driver would have announced
+// another generation. After other failures they go on trying: a network may heal, and members that
+// gave up would take the committed state with them.
+bool Run::may_form_again(const char* why) {
+  auto& process = ProcessWorld::instance();
+  const auto world = process.world();
+  const bool was_altered = world && world->failure().status.code() == Code::data_loss;
+  if (process.is_leaving() || !was_altered) return true;
+  const std::pair at{process.newest_generation(), impl_.newest_commit()};
+  if (std::exchange(altered_at_, at) != at) times_altered_ = 0;
+  if (++times_altered_ < kTimesAltered) return true;
+  HVD_LOG(error, "elastic::run(): generation " << at.first << " has failed " << kTimesAltered
+                                               << " times since commit " << to_text(at.second)
+                                               << ", and its members live: " << why);
+  return false;
 }
 
 void exit_of_worker_that_left() {

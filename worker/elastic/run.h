@@ -2,8 +2,10 @@
 // function, for those that call it themselves.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <optional>
+#include <utility>
 
 #include <hvd/elastic.h>
 
@@ -42,6 +44,9 @@ class Run {
   std::optional<Turn> after_failure(const std::exception_ptr& thrown, bool finishing);
   // The program gives up a world that stands. False: too often since the last commit.
   bool ends_world(const char* why);
+  // A world that has failed is formed again. False: what its members send was altered too often
+  // since the last commit.
+  bool may_form_again(const char* why);
   Turn begin_turn();
   // The function has returned on all ranks that were in this run.
   Turn after_the_end(worker::RunStatus status);
@@ -54,6 +59,9 @@ class Run {
   // How often the program has given up a world since it was at this commit.
   worker::CommitId given_up_at_;
   int times_given_up_ = 0;
+  // How often what members sent was altered, since this generation began or since this commit.
+  std::pair<std::uint64_t, worker::CommitId> altered_at_;
+  int times_altered_ = 0;
 };
 
 // Ends the process as a worker does that is not needed any more.

@@ -323,6 +323,11 @@ ProcessWorld::Generation ProcessWorld::generation_for(std::string_view call) {
   return {generation_.number, std::move(current), generation_.high_water, finished_runs_};
 }
 
+std::uint64_t ProcessWorld::newest_generation() const {
+  const std::lock_guard lock(mutex_);
+  return generation_.number;
+}
+
 void ProcessWorld::finish_run() {
   const std::lock_guard lock(mutex_);
   departure_.finished = true;

@@ -131,6 +131,8 @@ class ProcessWorld {
   };
   // Throws as world_for().
   Generation generation_for(std::string_view call);
+  // Of the world that is or was the last one; its number alone, so that it may have failed.
+  std::uint64_t newest_generation() const;
   // Null in a static job, and before init().
   Membership* membership() const;
   // Instead of init(): no world is formed, membership() says which there are.

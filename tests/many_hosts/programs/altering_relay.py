@@ -1,6 +1,6 @@
-# altering_relay.py PORT SKIP: takes the connections that this host makes to ports of others
-# (iptables sends them here), passes their bytes on, and changes one bit of the first byte behind
-# SKIP, in the first direction that gets there.
+# altering_relay.py PORT SKIP once|always: takes the connections that this host makes to ports of
+# others (iptables sends them here), passes their bytes on, and changes one bit of the first byte
+# behind SKIP, in the first direction that gets there, or in all of them.
 import socket
 import struct
 import sys
@@ -8,6 +8,8 @@ import threading
 
 SO_ORIGINAL_DST = 80
 MARK = 7  # of connections of its own, which iptables leaves alone
+
+ALWAYS = sys.argv[3] == "always"
 
 lock = threading.Lock()
 altered = False
@@ -22,10 +24,10 @@ def original_destination(client):
 def alter(data, before, skip):
     global altered
     with lock:
-        if altered or before + len(data) <= skip:
+        if (altered and not ALWAYS) or not before <= skip < before + len(data):
             return data
         altered = True
-    place = max(0, skip - before)
+    place = skip - before
     print("altered", flush=True)
     return data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :]
 
@@ -43,7 +45,7 @@ def pump(source, target, skip):
 
 
 def main():
-    port, skip = map(int, sys.argv[1:])
+    port, skip = map(int, sys.argv[1:3])
     listener = socket.create_server(("0.0.0.0", port))
     print("listening", flush=True)
     while True:
