@@ -135,7 +135,14 @@ driver::ssh::Options ssh_options(const SettingsReader& settings) {
   return options;
 }
 
-// Tensors are protected on our own connections only.
+// Tensors are protected on our own connections only. NCCL's are not known here.
+std::string data_security(const SettingsReader& settings) {
+  const bool is_ours =
+      settings.text("transport") != "gloo-tcp" && settings.text("cpu-operations") != "ccl";
+  return is_ours ? settings.text("data-security") : "none";
+}
+
+// What protects nothing is refused where protection is asked for.
 Status check_data_security(const SettingsReader& settings) {
   if (!settings.has("data-security") || settings.text("data-security") == "none") return {};
   const auto refuse = [&](std::string_view carrier) {
@@ -161,6 +168,7 @@ Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
                        ": Gloo listens on ports that the kernel chooses"));
   }
   HVD_RETURN_IF_ERROR(check_data_security(settings));
+  spec.data_security = data_security(settings);
   spec.heartbeat_timeout = settings.seconds("heartbeat-timeout");
   spec.orphan_timeout = settings.seconds("orphan-timeout");
   if (spec.orphan_timeout < spec.heartbeat_timeout) {
@@ -291,6 +299,7 @@ Status take_environment(const CommandLine& line, Values values,
   spec.environment = std::move(given->entries);
   spec.host_variables = std::move(given->host_variables);
   spec.secrets = std::move(given->secrets);
+  spec.unnamed = std::move(given->unnamed);
   set_directory(spec.environment, line.environment, spec.working_directory);
   return {};
 }

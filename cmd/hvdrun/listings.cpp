@@ -58,10 +58,10 @@ std::string path_of_module(std::string_view file) {
   return {};
 }
 
-std::string command_text(const driver::JobSpec& spec) {
+std::string job_text(const driver::JobSpec& spec) {
   std::string text = cat("in ", printable_word(spec.working_directory), ":");
   for (const auto& word : spec.command) text += cat(" ", printable_word(word));
-  return text + "\n";
+  return text + cat("\ndata security: ", spec.data_security, "\n");
 }
 
 }  // namespace
@@ -161,18 +161,18 @@ std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) 
     return cat("workers on the hosts that ",
                script.empty() ? "join" : cat(printable_word(script), " prints"),
                script.empty() || !spec.join ? "" : ", and on those that join", ", ",
-               limits_text(spec.elastic->limits), "\n", command_text(spec));
+               limits_text(spec.elastic->limits), "\n", job_text(spec));
   }
   if (plan.members.empty() && !spec.hosts.empty()) {
     return cat(
         spec.processes > 0 ? cat(spec.processes, " workers on ") : "as many workers as slots on ",
         hosts_text(spec.hosts),
         "; a host without a number has one slot for each GPU, else for each core\n",
-        command_text(spec));
+        job_text(spec));
   }
 
   if (plan.members.empty()) {
-    return cat(spec.processes, " workers on the hosts that join\n", command_text(spec));
+    return cat(spec.processes, " workers on the hosts that join\n", job_text(spec));
   }
 
   const driver::Plan first = plan_of_first_world(spec, plan);
@@ -211,7 +211,7 @@ std::string dry_run_text(const driver::JobSpec& spec, const driver::Plan& plan) 
     out << "the first world, if all hosts are ready in time; " << limits_text(spec.elastic->limits)
         << " workers\n";
   }
-  out << command_text(spec);
+  out << job_text(spec);
   return std::move(out).str();
 }
 

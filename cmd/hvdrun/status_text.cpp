@@ -180,6 +180,10 @@ std::string text_of(const Json& status) {
           ", for ", duration_text(status.at("seconds")), " (hvdrun has pid ",
           status.at("pid").get<long>(), ")\n");
   text += cat("command: ", command_text(status), "\n");
+  // Jobs of older versions do not say it.
+  if (const auto security = status.find("data_security"); security != status.end()) {
+    text += cat("data security: ", printable_text(security->get<std::string>()), "\n");
+  }
   const std::string waits = printable_text(status.at("waits_for"));
   if (!waits.empty()) text += cat("waits for: ", waits, "\n");
   text += pace_text(status);

@@ -33,7 +33,7 @@ struct JoinSpec {
 struct SlurmSpec {
   std::string job_id;
   std::string hvdrun_path;  // of this program, on every node
-  // The environment of srun and of the agents that it starts, without secrets, and without
+  // The environment of srun and of the agents that it starts, without what is withheld, and without
   // those by which Slurm would change what srun is asked for.
   std::vector<std::string> environment;
   // The job's part of each node's GPUs, as --gpus of srun takes it; a node that is not here has
@@ -96,8 +96,11 @@ struct JobSpec {
   // Variables that differ from host to host (HOME, ...) and were not requested by name: they are
   // not in `environment`, and each host uses its own.
   std::vector<std::string> host_variables;
+  std::string data_security = "none";  // of tensors between hosts, for reports
   // Variables that are withheld since they look like secrets; reported once.
   std::vector<std::string> secrets;
+  // Variables that are withheld since nobody has named them (--env-policy named).
+  std::vector<std::string> unnamed;
   // In the user's order. With `join` it may be empty: any host may join.
   std::vector<HostSlots> hosts;
   int processes = 0;  // -np; 0: every slot. An elastic job begins with at least so many

@@ -27,6 +27,7 @@ struct JobIdentity {
   std::string directory = {};
   bool elastic = false;
   std::chrono::system_clock::time_point started = {};
+  std::string data_security = "none";  // of tensors between hosts, as --data-security names it
 };
 
 // How a job differs from the general one.

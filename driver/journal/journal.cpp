@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/security/private_directory.h"
+#include "base/security/written_file.h"
 #include "base/text.h"
 #include "base/versions.h"
 #include "driver/journal/journal_json.h"
@@ -48,6 +49,7 @@ std::string journal_head(const JobIdentity& job, const JobStart& start) {
                   {"command", job.command},
                   {"directory", job.directory},
                   {"elastic", job.elastic},
+                  {"data_security", job.data_security},
                   {"at", utc_text(job.started)},
                   {"start", json_of(start)}});
 }
@@ -115,14 +117,13 @@ Journal::Journal(std::string file, JournalLimits limits, UniqueFd fd)
 
 Result<Journal> Journal::create(const std::string& file, JournalLimits limits) {
   // Nothing that reads slowly, or not at all, may hold up hvdrun.
-  UniqueFd fd(::open(file.c_str(),
-                     O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC | O_NOCTTY,
-                     S_IRUSR | S_IWUSR));
-  if (!fd) return Status::from_errno(cat("create ", file), errno);
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  constexpr int kHow = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK;
+  auto fd = open_file_to_write(file, {.what = "events file", .flags = kHow});
+  HVD_RETURN_IF_ERROR(fd.status());
+  if (::flock(fd->get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return Status(Code::failed_precondition, cat(file, " is in use by another hvdrun"));
   }
-  return Journal(file, limits, std::move(fd));
+  return Journal(file, limits, std::move(*fd));
 }
 
 Status Journal::begin(const JobIdentity& job, const JobStart& start) {

@@ -26,7 +26,8 @@ JobIdentity identity_of(const JobSpec& spec, std::string job_id) {
           spec.command,
           spec.working_directory,
           spec.elastic.has_value(),
-          std::chrono::system_clock::now()};
+          std::chrono::system_clock::now(),
+          spec.data_security};
 }
 
 }  // namespace

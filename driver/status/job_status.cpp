@@ -134,6 +134,7 @@ Json job_status(const JobIdentity& identity, const Job& job, const WorkWatch& wo
           {"command", identity.command},
           {"directory", identity.directory},
           {"elastic", identity.elastic},
+          {"data_security", identity.data_security},
           {"started", utc_text(identity.started)},
           {"seconds", static_cast<double>(runs.count()) / 1000},
           {"state", name_of(job.state())},

@@ -198,6 +198,7 @@ TEST(Listings, TheDryRunShowsRankHostSlotAndTheQuotedCommand) {
   driver::JobSpec spec;
   spec.command = {"./train", "--text", "it's here"};
   spec.working_directory = "/data";
+  spec.data_security = "encrypted";
   auto plan = driver::plan_static({{"a", 2}, {"long-name", 1}}, 0, true);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(dry_run_text(spec, *plan),
@@ -205,7 +206,8 @@ TEST(Listings, TheDryRunShowsRankHostSlotAndTheQuotedCommand) {
             "0     a          0     0 of 2     0 of 2\n"
             "1     a          1     1 of 2     0 of 1\n"
             "2     long-name  0     0 of 1     1 of 2\n"
-            "in /data: ./train --text 'it'\\''s here'\n");
+            "in /data: ./train --text 'it'\\''s here'\n"
+            "data security: encrypted\n");
 }
 
 TEST(Listings, TheDryRunOfAnElasticJobShowsItsFirstWorld) {
@@ -219,7 +221,7 @@ TEST(Listings, TheDryRunOfAnElasticJobShowsItsFirstWorld) {
   const auto workers = [&](const driver::Limits& limits) {
     spec.elastic->limits = limits;
     const auto lines = split(dry_run_text(spec, *plan), '\n');
-    return lines.size() - 4;  // the head, two lines at the end, and what follows the last
+    return lines.size() - 5;  // the head, three lines at the end, and what follows the last
   };
   EXPECT_EQ(workers({.least = 1, .most = 0}), 4U);
   EXPECT_EQ(workers({.least = 1, .most = 3}), 3U);
