@@ -136,6 +136,48 @@ int open64(const char* path, int flags, ...) {
   return open_checked(path, flags | O_LARGEFILE, mode);
 }
 
+// The path of a file that is named from an open directory.
+static int path_from(int directory, const char* name, char path[kPath]) {
+  char link[64];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", directory);
+  const ssize_t size = directory == AT_FDCWD
+                           ? (ssize_t)(getcwd(path, kPath) == NULL ? 0 : strlen(path))
+                           : readlink(link, path, kPath - 1);
+  if (size <= 0) return 0;
+  return snprintf(path + size, kPath - (size_t)size, "/%s", name) < kPath - size;
+}
+
+static int openat_checked(int directory, const char* name, int flags, mode_t mode) {
+  static int (*real)(int, const char*, int, ...);
+  if (real == NULL) real = (int (*)(int, const char*, int, ...))dlsym(RTLD_NEXT, "openat");
+  char path[kPath];
+  char file[kPath];
+  const int writes = (flags & O_ACCMODE) != O_RDONLY && (flags & O_PATH) == 0;
+  if (writes && name[0] != '/' && path_from(directory, name, path) && find_mode_file(path, file)) {
+    const int error = error_of(file, 1, 0);
+    if (error != 0) {
+      errno = error;
+      return -1;
+    }
+  }
+  return real(directory, name, flags, mode);
+}
+
+int openat(int directory, const char* name, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : 0;
+  va_end(rest);
+  return openat_checked(directory, name, flags, mode);
+}
+int openat64(int directory, const char* name, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : 0;
+  va_end(rest);
+  return openat_checked(directory, name, flags | O_LARGEFILE, mode);
+}
+
 int fsync(int fd) {
   int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
   char file[kPath];
