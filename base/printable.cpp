@@ -28,9 +28,13 @@ std::size_t decode(std::string_view text, std::uint32_t& character) {
 }
 
 bool is_control(std::uint32_t character) {
-  return character < 0x20 || (character >= 0x7f && character <= 0x9f) || character == 0x2028 ||
-         character == 0x2029 || (character >= 0x202a && character <= 0x202e) ||
-         (character >= 0x2066 && character <= 0x2069);
+  const auto is_between = [&](std::uint32_t first, std::uint32_t last) {
+    return character >= first && character <= last;
+  };
+  // Line and paragraph separators, and all that changes the direction of writing: the marks
+  // (U+061C, U+200E, U+200F), embeddings and overrides, isolates.
+  return is_between(0, 0x1f) || is_between(0x7f, 0x9f) || character == 0x61c ||
+         is_between(0x200e, 0x200f) || is_between(0x2028, 0x202e) || is_between(0x2066, 0x2069);
 }
 
 void escape(unsigned char byte, std::string& out) {

@@ -1,10 +1,12 @@
 // The connections of an acceptor that have not proved yet that they belong to the job: few, for a
 // short time, and never at the cost of those that have proved it. When there are too many, the
 // oldest one of the address with the most of them is closed, so that a flood from one place drives
-// out itself; an honest client proves itself within milliseconds.
+// out itself; an honest client proves itself within milliseconds. Among addresses that have as many
+// chance decides, as with sshd's MaxStartups: whoever has thousands of addresses would otherwise
+// know when an honest client is the oldest. Connections that have begun well go last.
 //
-// A value that is handed the time. `Key` says which connection it is; its owner closes it.
-// For one thread.
+// A value that is handed the time, and random numbers, if a test has some. `Key` says which
+// connection it is; its owner closes it. For one thread.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -32,8 +35,8 @@ std::string origin_of_peer(int socket);
 template <typename Key>
 class PendingHandshakes {
  public:
-  PendingHandshakes(std::size_t most, Duration time)
-      : most_(std::max<std::size_t>(most, 1)), time_(time) {}
+  PendingHandshakes(std::size_t most, Duration time, std::uint64_t seed = std::random_device()())
+      : most_(std::max<std::size_t>(most, 1)), time_(time), random_(seed) {}
 
   std::size_t size() const { return by_key_.size(); }
   std::size_t most() const { return most_; }
@@ -42,10 +45,17 @@ class PendingHandshakes {
   // One more. Returns the one that is to be closed for it and is forgotten here; never `key`.
   std::optional<Key> add(const Key& key, std::string origin, TimePoint now) {
     const std::uint64_t number = next_++;
-    by_origin_[origin].emplace(number, key);
+    by_origin_[origin].emplace(number, Pending{key});
     by_age_.emplace(number, Aged{key, now + time_});
     by_key_.emplace(key, Place{std::move(origin), number});
     return size() > most_ ? evict() : std::nullopt;
+  }
+
+  // What it has sent so far is what only a member of the job is likely to send.
+  void note_begun(const Key& key) {
+    const auto found = by_key_.find(key);
+    if (found != by_key_.end())
+      by_origin_[found->second.origin].at(found->second.number).begun = true;
   }
 
   // It has proved itself, or is gone. False if it was not known.
@@ -61,15 +71,26 @@ class PendingHandshakes {
     return true;
   }
 
-  // Forgets the oldest one of the origin that has most, for instance because no descriptor is left.
+  // Forgets the oldest one of an origin that has most, for instance because no descriptor is left.
   std::optional<Key> evict() {
-    if (by_origin_.empty()) return std::nullopt;
-    const auto group =
-        std::max_element(by_origin_.begin(), by_origin_.end(), [](const auto& a, const auto& b) {
-          if (a.second.size() != b.second.size()) return a.second.size() < b.second.size();
-          return a.second.begin()->first > b.second.begin()->first;
-        });
-    const Key key = group->second.begin()->second;
+    std::size_t most = 0;
+    for (const auto& [origin, group] : by_origin_) most = std::max(most, group.size());
+
+    // Each candidate replaces the one before it with the chance that makes all of them as likely.
+    const Pending* chosen = nullptr;
+    std::uint64_t candidates = 0;
+    for (const auto& [origin, group] : by_origin_) {
+      if (group.size() != most) continue;
+      const Pending& candidate = first_to_go(group);
+      if (chosen != nullptr && candidate.begun != chosen->begun) {
+        if (candidate.begun) continue;
+        candidates = 0;
+      }
+      if (random_() % ++candidates == 0) chosen = &candidate;
+    }
+
+    if (chosen == nullptr) return std::nullopt;
+    const Key key = chosen->key;
     remove(key);
     return key;
   }
@@ -90,6 +111,18 @@ class PendingHandshakes {
     std::uint64_t number = 0;
   };
 
+  struct Pending {
+    Key key;
+    bool begun = false;
+  };
+  using Group = std::map<std::uint64_t, Pending>;  // of one origin, the oldest first
+
+  static const Pending& first_to_go(const Group& group) {
+    const auto silent =
+        std::find_if(group.begin(), group.end(), [](const auto& one) { return !one.second.begun; });
+    return (silent == group.end() ? group.begin() : silent)->second;
+  }
+
   struct Aged {
     Key key;
     TimePoint until;
@@ -99,8 +132,9 @@ class PendingHandshakes {
   Duration time_;
   std::uint64_t next_ = 0;  // the order in which they came
   std::map<Key, Place> by_key_;
-  std::map<std::string, std::map<std::uint64_t, Key>> by_origin_;
+  std::map<std::string, Group> by_origin_;
   std::map<std::uint64_t, Aged> by_age_;
+  std::mt19937_64 random_;
 };
 
 // Counts what may happen very often, so that it is told once in a while, with how often it was.

@@ -37,9 +37,9 @@ TEST(Printable, ValidUtf8StaysAndInvalidUtf8DoesNot) {
 // The characters on both sides of each limit.
 TEST(Printable, PrintableRangesBeginAndEndAtTheirLimits) {
   for (const char* const plain :
-       {" ", "~", "\xc2\xa0", "\xdf\xbf", "\xe0\xa0\x80", "\xe2\x80\xa7", "\xe2\x80\xaf",
-        "\xe2\x81\xa5", "\xe2\x81\xaa", "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf",
-        "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
+       {" ", "~", "\xc2\xa0", "\xd8\x9b", "\xd8\x9d", "\xe2\x80\x8d", "\xe2\x80\x90", "\xdf\xbf",
+        "\xe0\xa0\x80", "\xe2\x80\xa7", "\xe2\x80\xaf", "\xe2\x81\xa5", "\xe2\x81\xaa",
+        "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
     EXPECT_EQ(printable(plain), plain);
   }
   const std::pair<const char*, const char*> escaped[] = {
@@ -47,6 +47,9 @@ TEST(Printable, PrintableRangesBeginAndEndAtTheirLimits) {
       {"\x7f", "\\x7f"},
       {"\xc2\x80", "\\xc2\\x80"},
       {"\xc2\x9f", "\\xc2\\x9f"},
+      {"\xd8\x9c", "\\xd8\\x9c"},
+      {"\xe2\x80\x8e", "\\xe2\\x80\\x8e"},
+      {"\xe2\x80\x8f", "\\xe2\\x80\\x8f"},
       {"\xe2\x80\xa8", "\\xe2\\x80\\xa8"},
       {"\xe2\x80\xa9", "\\xe2\\x80\\xa9"},
       {"\xe2\x80\xaa", "\\xe2\\x80\\xaa"},
