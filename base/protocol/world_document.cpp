@@ -72,11 +72,14 @@ static Status check(const WorldDocument& world) {
   };
   if (world.members.empty()) return wrong("it has no members");
   std::set<std::pair<std::string_view, int>> places;
+  std::set<std::uint64_t> incarnations;
   for (std::size_t i = 0; i < world.members.size(); ++i) {
     const auto& m = world.members[i];
     if (m.rank != static_cast<int>(i)) return wrong(cat("rank ", m.rank, " stands at place ", i));
     if (!places.emplace(m.host, m.slot).second)
       return wrong(cat(m.worker(), " stands in it twice"));
+    if (!incarnations.insert(m.incarnation).second)
+      return wrong(cat("two members are of incarnation ", m.incarnation));
     if (m.local_rank < 0 || m.local_rank >= m.local_size || m.cross_rank < 0 ||
         m.cross_rank >= m.cross_size) {
       return wrong(cat("rank ", i, " has impossible local or cross ranks"));
