@@ -32,7 +32,7 @@ class Walk {
       const bool is_last = rest_.empty();
       UniqueFd step = look(name, is_last);
       if (!step && errno == ENOENT && is_last && (options_.flags & O_CREAT) != 0) {
-        UniqueFd made = open(name, O_EXCL | O_NOFOLLOW);
+        UniqueFd made = open(name, options_.flags | O_EXCL | O_NOFOLLOW);
         if (made) return WalkedPath{std::move(made), std::move(directory_), true};
         if (errno != EEXIST || ++retries_ > kMostRetries) return failed();
         rest_.push_front(name);  // somebody else was quicker
@@ -61,12 +61,17 @@ class Walk {
   }
 
  private:
-  Status failed() const {
-    const int error = errno;
-    return Status::from_errno(cat("open ", options_.what, " ", path_), error);
+  std::string shown() const {
+    return options_.what.empty() ? path_ : cat(options_.what, " ", path_);
   }
 
-  // What has this name, without following a link. O_DIRECTORY has automounted directories mounted.
+  Status failed() const {
+    const int error = errno;
+    return Status::from_errno(cat("open ", shown()), error);
+  }
+
+  // The file, directory or link of this name. With O_DIRECTORY the kernel mounts a directory that
+  // is mounted when it is used.
   UniqueFd look(const std::string& name, bool is_last) const {
     constexpr int kLook = O_PATH | O_NOFOLLOW | O_CLOEXEC;
     if (!is_last) {
@@ -85,8 +90,8 @@ class Walk {
   }
 
   UniqueFd open(const std::string& name, int flags) const {
-    return UniqueFd(::openat(directory_.get(), name.c_str(),
-                             options_.flags | flags | O_CLOEXEC | O_NOCTTY, options_.mode));
+    return UniqueFd(
+        ::openat(directory_.get(), name.c_str(), flags | O_CLOEXEC | O_NOCTTY, options_.mode));
   }
 
   // O_CREAT stays out unless the file has to be new: a file that vanished in between may be made
@@ -94,9 +99,7 @@ class Walk {
   Result<WalkedPath> end(const std::string& name, int flags) {
     const bool has_to_be_new = (options_.flags & O_EXCL) != 0;
     const int create = has_to_be_new ? 0 : O_CREAT;
-    UniqueFd file(::openat(directory_.get(), name.c_str(),
-                           (options_.flags & ~create) | flags | O_CLOEXEC | O_NOCTTY,
-                           options_.mode));
+    UniqueFd file = open(name, (options_.flags & ~create) | flags);
     if (!file) return failed();
     return WalkedPath{std::move(file), std::move(directory_), has_to_be_new};
   }
@@ -132,7 +135,7 @@ class Walk {
     const bool in_ours = is_ours(around.st_uid) || !options_.distrusts_directories;
     if (!is_ours(about.st_uid) || !in_ours || open_to_all) {
       return {Code::failed_precondition,
-              cat(options_.what, " ", path_, " is reached through the link \"", name, "\", which ",
+              cat(shown(), " is reached through the link \"", name, "\", which ",
                   is_ours(about.st_uid) ? "lies in a directory that others may change"
                                         : cat("belongs to user ", about.st_uid),
                   "; name the file itself")};

@@ -1,5 +1,5 @@
-// Opens a path from directory to directory, so that whoever may change one of them cannot lead a
-// process elsewhere: a link that another user has made is refused. Nothing is opened by a name that
+// Opens a path from directory to directory, so that another user who may change one of them cannot
+// lead a process elsewhere: a link of another user is refused. Nothing is opened by a name that
 // was looked at before; every step goes through the descriptor of the step before it. Safe from any
 // thread.
 #pragma once
@@ -14,7 +14,7 @@
 namespace hvd {
 
 struct PathWalk {
-  std::string_view what;  // names the file in errors: "token file"
+  std::string_view what;  // names the file in errors: "token file"; empty: its path does
   uid_t user = 0;         // that opens it; its own links are followed, and root's
   int flags = 0;          // of open(2), for the file itself; O_CLOEXEC and O_NOCTTY are added
   mode_t mode = 0;        // of a file that O_CREAT makes

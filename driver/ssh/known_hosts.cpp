@@ -63,13 +63,14 @@ std::string path_of(int fd) { return cat("/proc/self/fd/", fd); }
 
 // The file that look_up() reads, or a new one where there is none: never one that the symbolic link
 // of another user leads to.
-UniqueFd open_to_append(const std::string& file) {
+Result<UniqueFd> open_to_append(const std::string& file) {
   constexpr int kHow = O_RDWR | O_APPEND | O_CLOEXEC | O_NOCTTY;
   if (const auto there = open_known_hosts(file); there.ok()) {
-    return UniqueFd(::open(path_of(there->get()).c_str(), kHow));
+    UniqueFd fd(::open(path_of(there->get()).c_str(), kHow));
+    if (!fd) return Status::from_errno(cat("open ", file), errno);
+    return fd;
   }
-  auto made = open_file_to_write(file, {.what = kWhat, .flags = kHow | O_CREAT | O_EXCL});
-  return made.ok() ? std::move(*made) : UniqueFd();
+  return open_file_to_write(file, {.what = {}, .flags = kHow | O_CREAT | O_EXCL});
 }
 
 std::string_view type_of(ssh_key key) {
@@ -184,8 +185,9 @@ Status append_known_host(const std::string& file, const std::string& name, ssh_k
     // It may exist already. If it cannot be created, open() fails and names the reason.
     ::mkdir(file.substr(0, slash).c_str(), 0700);
   }
-  const UniqueFd fd = open_to_append(file);
-  if (!fd) return Status::from_errno(cat("open ", file), errno);
+  const auto opened = open_to_append(file);
+  HVD_RETURN_IF_ERROR(opened.status());
+  const UniqueFd& fd = *opened;
   HVD_RETURN_IF_ERROR(check_trusted_file(fd.get(), file, kWhat, FileTrust::known_hosts, kKind));
 
   lock_if_possible(fd.get());
