@@ -81,15 +81,20 @@ bool runs_in_a_worker(const std::vector<std::string>& own) {
   });
 }
 
-// What a host needs to run anything. It has its own, unless srun brings this one's.
+// A host needs these to run anything. It has its own, unless srun brings this one's.
 constexpr auto kBasics = std::to_array<const char*>({"PATH", "LANG", "LC_*", "TZ", "TERM"});
 
-bool is_setting(const std::string& name) {
-  const auto& table = all_settings();
-  return std::any_of(table.begin(), table.end(), [&](const Knob* setting) {
-    const auto names = knob_variables(*setting);
-    return std::find(names.begin(), names.end(), name) != names.end();
-  });
+// All names that settings have in the environment.
+std::vector<std::string> setting_variables() {
+  std::vector<std::string> variables;
+  for (const Knob* const setting : all_settings()) {
+    for (auto& name : knob_variables(*setting)) variables.push_back(std::move(name));
+  }
+  return variables;
+}
+
+bool is_in(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 bool passes(const std::string& name, const EnvironmentArguments& arguments) {
@@ -109,6 +114,7 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
   std::set<std::string> secrets;
   std::set<std::string> unnamed;
   const bool only_named = SettingsReader(values).text("env-policy") == "named";
+  const auto settings = only_named ? setting_variables() : std::vector<std::string>();
   // Without it the output of a Python worker would arrive only when its buffer is full.
   given.emplace("PYTHONUNBUFFERED", "1");
   // As torchrun sets it: a collective of NCCL that fails ends its worker.
@@ -129,7 +135,7 @@ Result<WorkerEnvironment> worker_environment(const std::vector<std::string>& own
     } else if (looks_like_secret(name, outside[name]) && !matches(name, arguments.included)) {
       from_host.insert(name);
       secrets.insert(name);
-    } else if (only_named && !is_setting(name) && !matches(name, arguments.included)) {
+    } else if (only_named && !is_in(settings, name) && !matches(name, arguments.included)) {
       from_host.insert(name);
       if (!matches(name, kBasics)) unnamed.insert(name);
     } else if (passes(name, arguments)) {
@@ -187,19 +193,15 @@ Status check_env(const EnvironmentArguments& arguments) {
 
 std::vector<std::string> warnings_of_misspelt_settings(const std::vector<std::string>& own) {
   constexpr std::string_view kPrefix = "HVD_";
-  std::vector<std::string> settings;
-  for (const Knob* const setting : all_settings()) {
-    for (auto& name : knob_variables(*setting)) {
-      if (name.starts_with(kPrefix)) settings.push_back(std::move(name));
-    }
-  }
+  std::vector<std::string> settings = setting_variables();
+  std::erase_if(settings, [&](const std::string& name) { return !name.starts_with(kPrefix); });
 
   std::vector<std::string> warnings;
   for (const auto& entry : own) {
     const std::string name = entry.substr(0, entry.find('='));
     if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) continue;
     if (driver::is_own_variable(name)) continue;
-    if (std::find(settings.begin(), settings.end(), name) != settings.end()) continue;
+    if (is_in(settings, name)) continue;
     // Programs have variables of their own: those that are meant for a setting begin like it.
     std::vector<std::string> alike;
     for (const auto& setting : settings) {

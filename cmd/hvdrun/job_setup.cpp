@@ -135,23 +135,22 @@ driver::ssh::Options ssh_options(const SettingsReader& settings) {
   return options;
 }
 
-// Tensors are protected on our own connections only. NCCL's are not known here.
-std::string data_security(const SettingsReader& settings) {
-  const bool is_ours =
-      settings.text("transport") != "gloo-tcp" && settings.text("cpu-operations") != "ccl";
-  return is_ours ? settings.text("data-security") : "none";
+// The setting by which tensors travel on connections that are not ours, and so without protection;
+// empty: there is none. NCCL is not known here.
+std::string_view unprotected_carrier(const SettingsReader& settings) {
+  if (settings.text("transport") == "gloo-tcp") return "transport";
+  if (settings.text("cpu-operations") == "ccl") return "cpu-operations";
+  return {};
 }
 
-// What protects nothing is refused where protection is asked for.
-Status check_data_security(const SettingsReader& settings) {
-  if (!settings.has("data-security") || settings.text("data-security") == "none") return {};
-  const auto refuse = [&](std::string_view carrier) {
-    return invalid(cat(settings.shown("data-security"), " and ", settings.shown(carrier), ": ",
-                       settings.text(carrier), " protects nothing that it carries"));
-  };
-  if (settings.text("transport") == "gloo-tcp") return refuse("transport");
-  if (settings.text("cpu-operations") == "ccl") return refuse("cpu-operations");
-  return {};
+// How tensors travel between hosts. Protection that is asked for and cannot be had is an error.
+Result<std::string> data_security(const SettingsReader& settings) {
+  const std::string wanted = settings.text("data-security");
+  const std::string_view carrier = unprotected_carrier(settings);
+  if (carrier.empty()) return wanted;
+  if (!settings.has("data-security") || wanted == "none") return std::string("none");
+  return invalid(cat(settings.shown("data-security"), " and ", settings.shown(carrier), ": ",
+                     settings.text(carrier), " protects nothing that it carries"));
 }
 
 Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
@@ -167,8 +166,9 @@ Status take_network(const SettingsReader& settings, driver::JobSpec& spec) {
     return invalid(cat(settings.shown("port-range"), " and ", settings.shown("transport"),
                        ": Gloo listens on ports that the kernel chooses"));
   }
-  HVD_RETURN_IF_ERROR(check_data_security(settings));
-  spec.data_security = data_security(settings);
+  auto security = data_security(settings);
+  HVD_RETURN_IF_ERROR(security.status());
+  spec.data_security = std::move(*security);
   spec.heartbeat_timeout = settings.seconds("heartbeat-timeout");
   spec.orphan_timeout = settings.seconds("orphan-timeout");
   if (spec.orphan_timeout < spec.heartbeat_timeout) {

@@ -63,7 +63,7 @@ constexpr auto kNoSecretPatterns = std::to_array<const char*>(
      "*PAD_TOKEN", "*BOS_TOKEN", "*EOS_TOKEN", "*UNK_TOKEN", "*MASK_TOKEN", "*CLS_TOKEN",
      "*SEP_TOKEN", "*SORT_KEY", "*PRIMARY_KEY", "*PARTITION_KEY"});
 
-// What the tokens of a service begin with, and how many characters of a token follow at least.
+// The tokens of a service begin with this text, and have at least so many characters behind it.
 // Other text rarely has these forms. The documentation has the same list.
 struct TokenForm {
   std::string_view begin;
