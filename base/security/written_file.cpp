@@ -17,14 +17,18 @@ Status refusal(std::string_view what, const std::string& path, std::string_view 
   return {Code::failed_precondition, cat(what, " ", path, " ", why)};
 }
 
-Status check_what_was_there(const WalkedPath& walked, const std::string& path,
-                            std::string_view what) {
+// A file that was there is checked first, and emptied only then.
+Status take_what_was_there(const WalkedPath& walked, const std::string& path,
+                           const FileToWrite& options) {
   struct stat about {};
   struct stat around {};
   if (::fstat(walked.file.get(), &about) != 0 || ::fstat(walked.directory.get(), &around) != 0) {
-    return Status::from_errno(cat("look at ", what, " ", path), errno);
+    return Status::from_errno(cat("look at ", options.what, " ", path), errno);
   }
-  return check_file_to_write(about, around, ::geteuid(), path, what);
+  HVD_RETURN_IF_ERROR(check_file_to_write(about, around, ::geteuid(), path, options.what));
+  const bool empties = (options.flags & O_TRUNC) != 0 && S_ISREG(about.st_mode);
+  if (!empties || ::ftruncate(walked.file.get(), 0) == 0) return {};
+  return Status::from_errno(cat("empty ", options.what, " ", path), errno);
 }
 
 Result<WalkedPath> open_walked(const std::string& path, const FileToWrite& options) {
@@ -36,27 +40,13 @@ Result<WalkedPath> open_walked(const std::string& path, const FileToWrite& optio
   walk.makes_directories = options.makes_directories;
   auto walked = walk_path(path, walk);
   HVD_RETURN_IF_ERROR(walked.status());
-  if (!walked->is_new) {
-    HVD_RETURN_IF_ERROR(check_what_was_there(*walked, path, options.what));
-    struct stat about {};
-    const bool empties = (options.flags & O_TRUNC) != 0 &&
-                         ::fstat(walked->file.get(), &about) == 0 && S_ISREG(about.st_mode);
-    if (empties && ::ftruncate(walked->file.get(), 0) != 0) {
-      return Status::from_errno(cat("empty ", options.what, " ", path), errno);
-    }
-  }
+  if (!walked->is_new) HVD_RETURN_IF_ERROR(take_what_was_there(*walked, path, options));
   return walked;
 }
 
 // The error's number, or 0.
-int write_all(int fd, std::string_view text, bool is_synced) {
-  while (!text.empty()) {
-    const ssize_t put = ::write(fd, text.data(), text.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return errno;
-    text.remove_prefix(static_cast<std::size_t>(put));
-  }
-  return !is_synced || ::fsync(fd) == 0 ? 0 : errno;
+int write_whole(int fd, std::string_view text, bool is_synced) {
+  return write_all(fd, text) && (!is_synced || ::fsync(fd) == 0) ? 0 : errno;
 }
 
 int give_name(int directory, const std::string& from, const std::string& to, WhenThere when_there) {
@@ -94,6 +84,16 @@ Status check_file_to_write(const struct stat& about, const struct stat& around, 
   return {};
 }
 
+bool write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(fd, bytes.data(), bytes.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return true;
+}
+
 Result<UniqueFd> open_file_to_write(const std::string& path, const FileToWrite& options) {
   auto walked = open_walked(path, options);
   HVD_RETURN_IF_ERROR(walked.status());
@@ -119,7 +119,7 @@ Status write_whole_file(const std::string& path, std::string_view text, WhenTher
   HVD_RETURN_IF_ERROR(walked.status());
 
   const std::string name = path.substr(path.rfind('/') + 1);
-  int error = write_all(walked->file.get(), text, options.is_synced);
+  int error = write_whole(walked->file.get(), text, options.is_synced);
   const bool is_written = error == 0;
   if (is_written) error = give_name(walked->directory.get(), name + suffix, name, when_there);
   if (error != 0 || when_there == WhenThere::keep) {

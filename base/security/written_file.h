@@ -42,6 +42,9 @@ enum class WhenThere { replace, keep };
 Status write_whole_file(const std::string& path, std::string_view text, WhenThere when_there,
                         const FileToWrite& options);
 
+// False: errno says why not all of them are written.
+bool write_all(int fd, std::string_view bytes);
+
 // The rule itself, for a process of this user and a file that was there, in the directory `around`.
 // Pure.
 Status check_file_to_write(const struct stat& about, const struct stat& around, uid_t user,

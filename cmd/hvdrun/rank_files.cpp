@@ -53,13 +53,8 @@ struct RankFiles::Files {
 
   static Status write_all(File& file, std::string_view bytes) {
     if (!file.fd) HVD_RETURN_IF_ERROR(open(file));
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(file.fd.get(), bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return Status::from_errno("write " + file.path, errno);
-      bytes.remove_prefix(static_cast<std::size_t>(written));
-    }
-    return {};
+    if (hvd::write_all(file.fd.get(), bytes)) return {};
+    return Status::from_errno("write " + file.path, errno);
   }
 
   void write(File& file, std::string_view bytes) {

@@ -40,7 +40,7 @@ Result<TimelineFile> TimelineFile::create(const std::string& path, std::string_v
   };
 
   // O_NONBLOCK: opening a named pipe must not block until it has a reader.
-  constexpr int kHow = O_WRONLY | O_CREAT | O_NONBLOCK;
+  constexpr int kHow = O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK;
   auto fd = open_file_to_write(path, {.what = "timeline", .flags = kHow, .mode = 0666});
   HVD_RETURN_IF_ERROR(fd.status());
   struct stat about {};
@@ -49,7 +49,6 @@ Result<TimelineFile> TimelineFile::create(const std::string& path, std::string_v
     return Status(Code::invalid_argument,
                   cat("write the timeline to ", path, ": it is not a regular file"));
   }
-  if (::ftruncate(fd->get(), 0) != 0) return refuse(errno);
 
   TimelineFile file(path, std::move(*fd));
   HVD_RETURN_IF_ERROR(file.write(cat("[\n", first, kClosing), 0));

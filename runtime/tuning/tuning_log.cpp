@@ -26,16 +26,6 @@ double milliseconds(Duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
-bool write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const auto written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
 }  // namespace
 
 struct TuningLog::File {

@@ -46,14 +46,9 @@ std::uint64_t checksum_of_file(std::string_view head, std::span<const std::byte>
   return checksum.value();
 }
 
-Status write_all(int fd, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Status::from_errno("write", errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-  return {};
+Status write_bytes(int fd, std::span<const std::byte> bytes) {
+  if (write_all(fd, {reinterpret_cast<const char*>(bytes.data()), bytes.size()})) return {};
+  return Status::from_errno("write", errno);
 }
 
 Status read_all(int fd, std::span<std::byte> bytes) {
@@ -112,7 +107,7 @@ Status write_pieces(int fd, const Writing& writing) {
   while (done < writing.bytes.size()) {
     if (writing.is_given_up) return {Code::aborted, "it was given up"};
     const std::size_t size = std::min(kPiece, writing.bytes.size() - done);
-    HVD_RETURN_IF_ERROR(write_all(fd, writing.bytes.subspan(done, size)));
+    HVD_RETURN_IF_ERROR(write_bytes(fd, writing.bytes.subspan(done, size)));
     // Errors come again with the last sync.
     const off_t at = begin + static_cast<off_t>(done);
     (void)::sync_file_range(fd, at, static_cast<off_t>(size), SYNC_FILE_RANGE_WRITE);
@@ -127,8 +122,8 @@ Status write_file(int fd, const Writing& writing) {
   const runtime::WriteSignalShield shield(SIGXFSZ);
   const std::string checksum =
       WireWriter().u64(checksum_of_file(writing.head, writing.bytes)).take();
-  HVD_RETURN_IF_ERROR(write_all(fd, bytes_of(writing.head)));
-  HVD_RETURN_IF_ERROR(write_all(fd, bytes_of(checksum)));
+  HVD_RETURN_IF_ERROR(write_bytes(fd, bytes_of(writing.head)));
+  HVD_RETURN_IF_ERROR(write_bytes(fd, bytes_of(checksum)));
   HVD_RETURN_IF_ERROR(write_pieces(fd, writing));
   if (::fsync(fd) != 0) return Status::from_errno("sync", errno);
   return {};
