@@ -148,8 +148,7 @@ std::optional<Turn> Run::after_failure(const std::exception_ptr& thrown, bool fi
 
 bool Run::ends_world(const char* why) {
   const auto at = impl_.newest_commit();
-  if (std::exchange(given_up_at_, at) != at) times_given_up_ = 0;
-  if (++times_given_up_ == kTimesGivenUp) {
+  if (given_up_.count(at) == kTimesGivenUp) {
     HVD_LOG(error, "elastic::run(): the program has given up the world "
                        << kTimesGivenUp << " times since commit " << to_text(at));
     return false;
@@ -171,8 +170,7 @@ bool Run::may_form_again(const char* why) {
   const bool was_altered = world && world->failure().status.code() == Code::data_loss;
   if (process.is_leaving() || !was_altered) return true;
   const std::pair at{process.newest_generation(), impl_.newest_commit()};
-  if (std::exchange(altered_at_, at) != at) times_altered_ = 0;
-  if (++times_altered_ < kTimesAltered) return true;
+  if (altered_.count(at) < kTimesAltered) return true;
   HVD_LOG(error, "elastic::run(): generation " << at.first << " has failed " << kTimesAltered
                                                << " times since commit " << to_text(at.second)
                                                << ", and its members live: " << why);

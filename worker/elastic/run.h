@@ -56,12 +56,24 @@ class Run {
   bool called_ = false;  // the program's function, at least once
   bool again_ = false;   // the next turn is in a later generation
   bool rolls_back_ = false;
-  // How often the program has given up a world since it was at this commit.
-  worker::CommitId given_up_at_;
-  int times_given_up_ = 0;
-  // How often what members sent was altered, since this generation began or since this commit.
-  std::pair<std::uint64_t, worker::CommitId> altered_at_;
-  int times_altered_ = 0;
+  // Counts what happens again and again at the same point.
+  template <typename Point>
+  class Repetitions {
+   public:
+    // How often it has happened at this point, with this time.
+    int count(const Point& at) {
+      if (std::exchange(at_, at) != at) times_ = 0;
+      return ++times_;
+    }
+
+   private:
+    Point at_{};
+    int times_ = 0;
+  };
+  // The program gives up a world: since this commit.
+  Repetitions<worker::CommitId> given_up_;
+  // What members send is altered: in this generation, since this commit.
+  Repetitions<std::pair<std::uint64_t, worker::CommitId>> altered_;
 };
 
 // Ends the process as a worker does that is not needed any more.
