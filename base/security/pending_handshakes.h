@@ -2,8 +2,8 @@
 // short time, and never at the cost of those that have proved it. When there are too many, the
 // oldest one of the address with the most of them is closed, so that a flood from one place drives
 // out itself; an honest client proves itself within milliseconds. Among addresses that have as many
-// chance decides, as with sshd's MaxStartups: whoever has thousands of addresses would otherwise
-// know when an honest client is the oldest. Connections that have begun well go last.
+// chance decides, as with sshd's MaxStartups: a stranger with thousands of addresses would
+// otherwise know when an honest client is the oldest. Connections that have begun well go last.
 //
 // A value that is handed the time, and random numbers, if a test has some. `Key` says which
 // connection it is; its owner closes it. For one thread.
@@ -51,7 +51,7 @@ class PendingHandshakes {
     return size() > most_ ? evict() : std::nullopt;
   }
 
-  // What it has sent so far is what only a member of the job is likely to send.
+  // Only a member of the job is likely to send the bytes that have come on it.
   void note_begun(const Key& key) {
     const auto found = by_key_.find(key);
     if (found != by_key_.end())

@@ -3,20 +3,17 @@
 #include <array>
 #include <fcntl.h>
 #include <filesystem>
-#include <functional>
-#include <grp.h>
 #include <gtest/gtest.h>
 #include <optional>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/text.h"
+#include "tests/support/other_user.h"
 #include "tests/support/process.h"
 
 namespace hvd {
 namespace {
 
-constexpr uid_t kStranger = 65534;
 constexpr gid_t kGroup = 2000;  // such as fsGroup
 
 struct Row {
@@ -152,18 +149,6 @@ class TrustedFileOnDisk : public testing::Test {
   static Code open(const std::string& path) {
     return open_trusted_file(path, "token file", FileTrust::secret).status().code();
   }
-  // The result of `check` in a process of another user.
-  static bool as_stranger(const std::vector<gid_t>& groups, const std::function<bool()>& check) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      const bool changed = ::setgroups(groups.size(), groups.data()) == 0 &&
-                           ::setgid(kStranger) == 0 && ::setuid(kStranger) == 0;
-      ::_exit(changed && check() ? 0 : 1);
-    }
-    int status = 1;
-    EXPECT_EQ(::waitpid(child, &status, 0), child);
-    return status == 0;
-  }
 
   test::TemporaryDirectory directory_;
 };
@@ -212,7 +197,7 @@ TEST_F(TrustedFileOnDisk, FilesAndLinksOfAnotherUserAreRefused) {
   ASSERT_EQ(::chmod(directory_.path().c_str(), 01777), 0);
   const auto own = place("own");
   std::filesystem::path theirs = directory_.path() / "theirs";
-  const bool made = as_stranger({}, [&] {
+  const bool made = test::as_other_user({}, [&] {
     const UniqueFd planted(
         ::open((directory_.path() / "planted").c_str(), O_WRONLY | O_CREAT, 0600));
     return planted && ::symlink(own.c_str(), (directory_.path() / "link").c_str()) == 0 &&
@@ -238,13 +223,13 @@ TEST_F(TrustedFileOnDisk, ASecretThatKubernetesHasMountedIsTaken) {
   ASSERT_EQ(::chmod(mount.c_str(), 03777), 0);
   link("mount/..data", "..2026_01_01");
   const auto token = link("mount/token", "..data/token");
-  EXPECT_TRUE(as_stranger({kGroup}, [&] { return open(token) == Code::ok; }));
-  EXPECT_TRUE(as_stranger({}, [&] { return open(token) == Code::permission_denied; }));
-  EXPECT_TRUE(as_stranger({}, [&] {
+  EXPECT_TRUE(test::as_other_user({kGroup}, [&] { return open(token) == Code::ok; }));
+  EXPECT_TRUE(test::as_other_user({}, [&] { return open(token) == Code::permission_denied; }));
+  EXPECT_TRUE(test::as_other_user({}, [&] {
     const auto refused = open_trusted_file(token, "token file", FileTrust::secret);
     return refused.status().message() ==
            cat("token file ", token, " is readable for group ", kGroup,
-               ", to which this process (user ", kStranger,
+               ", to which this process (user ", test::kOtherUser,
                ") does not belong; run it with that group (in Kubernetes: fsGroup)");
   }));
 }

@@ -2,22 +2,18 @@
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <grp.h>
 #include <gtest/gtest.h>
 #include <iterator>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/text.h"
+#include "tests/support/other_user.h"
 #include "tests/support/process.h"
 
 namespace hvd {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr uid_t kSomebody = 65534;
 
 constexpr uid_t kUser = 1000;
 constexpr uid_t kOther = 1001;
@@ -79,18 +75,6 @@ class FileToWriteOnDisk : public testing::Test {
     std::ifstream in(path);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  // The result of `act` in a process of another user.
-  static bool as_stranger(const std::function<bool()>& act) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      const bool changed =
-          ::setgroups(0, nullptr) == 0 && ::setgid(kSomebody) == 0 && ::setuid(kSomebody) == 0;
-      ::_exit(changed && act() ? 0 : 1);
-    }
-    int status = 1;
-    EXPECT_EQ(::waitpid(child, &status, 0), child);
-    return status == 0;
-  }
   // A directory in which all may make files, as /tmp.
   void share() { ASSERT_EQ(::chmod(directory_.path().c_str(), 01777), 0); }
 
@@ -139,7 +123,7 @@ TEST_F(FileToWriteOnDisk, ALinkOfAnotherUserDestroysNothing) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can make a link of another user";
   share();
   const auto precious = directory_.file("precious", "text").string();
-  ASSERT_TRUE(as_stranger([&] {
+  ASSERT_TRUE(test::as_other_user({}, [&] {
     return ::symlink(precious.c_str(), path("events").c_str()) == 0 &&
            ::symlink("/", path("folder").c_str()) == 0;
   }));
@@ -162,7 +146,7 @@ TEST_F(FileToWriteOnDisk, ALinkOfAnotherUserDestroysNothing) {
 TEST_F(FileToWriteOnDisk, AFileOfAnotherUserThatWaitsForUsIsRefused) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can make a file of another user";
   share();
-  ASSERT_TRUE(as_stranger([&] {
+  ASSERT_TRUE(test::as_other_user({}, [&] {
     const UniqueFd planted(::open(path("events").c_str(), O_WRONLY | O_CREAT, 0644));
     return planted && ::write(planted.get(), "theirs", 6) == 6 &&
            ::mkfifo(path("pipe").c_str(), 0666) == 0;

@@ -1,4 +1,5 @@
 // The configuration of ssh, and the list of keys that its agent sends. The first byte says which.
+#include "base/text.h"
 #include "driver/ssh/agent_filter.h"
 #include "driver/ssh/config.h"
 #include "tests/fuzz/input.h"
@@ -39,11 +40,7 @@ void read_keys(std::string_view message) {
 
 // Without those, no real file is read.
 bool has_include(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) {
-    return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  });
-  return lower.find("include") != std::string::npos;
+  return lower_case(text).find("include") != std::string::npos;
 }
 
 }  // namespace
