@@ -4,13 +4,13 @@
 #include <cstddef>
 #include <cstring>
 #include <new>
-#include <sys/sysinfo.h>
 
 #include <hvd/error.h>
 #include <hvd/shared_memory.h>
 #include <hvd/tensor.h>
 
 #include "base/log.h"
+#include "base/machine/machine.h"
 #include "base/text.h"
 #include "runtime/core/request.h"
 #include "runtime/gpu/module.h"
@@ -27,13 +27,6 @@ std::byte* allocate_on_host(std::size_t bytes) {
 }
 
 void free_on_host(void* memory) noexcept { ::operator delete(memory, kHostAlignment); }
-
-// All of it is touched at once, so more than this would be the end of the process.
-std::size_t memory_and_swap() {
-  struct sysinfo machine {};
-  ::sysinfo(&machine);
-  return (machine.totalram + machine.totalswap) * machine.mem_unit;
-}
 
 void say_why(const Status& status) {
   static std::atomic<bool> said = false;
@@ -75,6 +68,7 @@ std::byte* allocate_on(Device device, std::size_t bytes) {
 void* detail::allocate_shared(std::size_t bytes) {
   const auto memory = runtime::SharedHeap::of_process().allocate(bytes);
   if (memory.ok()) return *memory;
+  // All of it is touched at once, so more than that would be the end of the process.
   if (bytes > memory_and_swap()) throw std::bad_alloc();
   std::byte* const ordinary = allocate_on_host(bytes);
   say_why(memory.status());

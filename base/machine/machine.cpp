@@ -6,6 +6,7 @@
 #include <memory>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 namespace hvd {
@@ -13,6 +14,12 @@ namespace hvd {
 std::string machine_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+std::uint64_t memory_and_swap() {
+  struct sysinfo machine {};
+  ::sysinfo(&machine);
+  return std::uint64_t{machine.totalram + machine.totalswap} * machine.mem_unit;
 }
 
 std::vector<Interface> machine_interfaces() {

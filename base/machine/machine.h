@@ -2,6 +2,7 @@
 // may call.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <sys/resource.h>
@@ -21,6 +22,9 @@ struct Interface {
 
 // Every address of every interface that is up, loopback and link-local ones too.
 std::vector<Interface> machine_interfaces();
+
+// Bytes of memory and swap that the machine has in all, whoever uses them.
+std::uint64_t memory_and_swap();
 
 // Lets this process open as many files as it may at all; what people's shells allow by default is
 // for less. Returns the limit as it was; nothing if that is not known, and nothing has changed

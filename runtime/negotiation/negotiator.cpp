@@ -15,6 +15,7 @@ bool says_the_same(const ResponseTensor& cached, const ResponseTensor& tensor,
   if (joined.empty()) return cached.first_extents == tensor.first_extents;
   if (cached.first_extents.size() != tensor.first_extents.size()) return false;
   if (cached.first_extents.empty()) return true;
+  if (cached.first_extents.size() != members.size()) return false;
   const auto gone = RankSet::of_ranks(joined);
   std::size_t position = 0;
   bool same = true;

@@ -203,6 +203,7 @@ Failure Progress::commit(CommitProtocol& protocol, const Proposal& proposal, std
 
 Failure Progress::sync(CommitProtocol& protocol) {
   Resume resume;
+  resume.from = Resume::From::beginning;
   resume.id = {protocol.generation(), 0, protocol.run()};
   resume.holders = resume.senders = {0};
   for (int rank = 1; rank < protocol.channel().size(); ++rank) resume.receivers.push_back(rank);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/checksum.h"
+#include "base/text.h"
 
 namespace hvd::worker {
 namespace {
@@ -18,6 +19,17 @@ bool is_whole(const Copy& copy) {
 }
 
 }  // namespace
+
+Result<std::uint64_t> total_of(const std::vector<std::uint64_t>& sizes) {
+  std::uint64_t total = 0;
+  for (const auto size : sizes) {
+    if (__builtin_add_overflow(total, size, &total)) {
+      return Status(Code::data_loss, cat("the sizes of the ", sizes.size(),
+                                         " parts of a state add up to more than 64 bits can hold"));
+    }
+  }
+  return total;
+}
 
 std::vector<Range> cut_into_blocks(const std::vector<std::uint64_t>& sizes) {
   std::vector<Range> blocks;

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "worker/elastic/store.h"
 
 namespace hvd::worker {
@@ -30,6 +31,10 @@ struct Range {
 };
 
 using Block = std::span<const std::byte>;
+
+// The bytes of a state whose parts have these sizes. They come from another rank, so a sum beyond
+// 64 bits is an error.
+Result<std::uint64_t> total_of(const std::vector<std::uint64_t>& sizes);
 
 // The blocks of a state whose parts have these sizes, in their order, none of them empty.
 std::vector<Range> cut_into_blocks(const std::vector<std::uint64_t>& sizes);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <new>
 #include <numeric>
 #include <sys/mman.h>
@@ -34,6 +35,7 @@ std::align_val_t alignment_of(std::size_t capacity) {
 
 void Buffer::resize(std::size_t size) {
   if (size > capacity_) {
+    if (size > std::numeric_limits<std::ptrdiff_t>::max() - kLargePage) throw std::bad_alloc();
     clear();
     const std::size_t whole = (size + kLargePage - 1) / kLargePage * kLargePage;
     capacity_ = size < kLargePage ? size : whole;

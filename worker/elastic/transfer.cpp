@@ -11,12 +11,12 @@
 // (state_blocks.h). Every rank decides about that from the same data. A sample comes first, so that
 // states that differ everywhere are not read for it.
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "base/checksum.h"
 #include "base/log.h"
+#include "base/machine/machine.h"
 #include "base/text.h"
 #include "base/wire.h"
 #include "worker/elastic/commit_protocol.h"
@@ -266,8 +266,25 @@ class Transfer {
                     cat("the state on rank ", channel_.rank(),
                         " has changed its size while the ranks agreed about it"));
     }
-    total_ = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
+    const auto total = total_of(sizes);
+    if (!total.ok()) return total.status().with_context(cat("rank ", first()));
+    total_ = *total;
     sizes_ = std::move(sizes);
+    return check_total();
+  }
+
+  // Before anything is allocated for it.
+  Status check_total() const {
+    if (resume_.from == Resume::From::state && total_ != resume_.bytes - store_.device().bytes()) {
+      return {Code::data_loss, cat("rank ", first(), " has described a state of ", total_,
+                                   " bytes on its host, and has voted with one of ",
+                                   resume_.bytes - store_.device().bytes())};
+    }
+    if (const auto memory = memory_and_swap(); total_ > memory) {
+      return {Code::resource_exhausted,
+              cat("the state of rank ", first(), " has ", total_, " bytes, and this machine has ",
+                  memory, " bytes of memory and swap")};
+    }
     return {};
   }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/wire.h"
 #include "runtime/core/work_meter.h"
 #include "tests/worker/elastic/progress_worlds.h"
 #include "worker/elastic/state_blocks.h"
@@ -216,6 +217,65 @@ TEST_P(PartialTransfer, ANewcomerThatDiesInTheMidstFailsTheWorldAndTheOthersKeep
   workers_.pop_back();
   kept_.pop_back();
   expect_arrival(hand_over()[1], kFrozen + 1 - kStateBlock, kStateBlock);
+}
+
+// A member may lie about what it sends: each rank refuses that before it makes room.
+TEST_P(PartialTransfer, ADescriptionOfAnotherStateThanWasVotedForIsRefused) {
+  constexpr std::uint64_t kHalf = std::uint64_t{1} << 63;
+  struct Lie {
+    std::array<std::uint64_t, 2> sizes;  // of the weights and the step
+    const char* error;
+  };
+  const std::array<Lie, 4> lies{{
+      {{kHalf, kHalf}, "add up to more than 64 bits can hold"},
+      {{std::uint64_t{1} << 60, 1}, "and has voted with one of 13"},
+      {{0, 12}, "has described a state of 12 bytes"},
+      {{~std::uint64_t{0}, 14}, "add up to more than 64 bits can hold"},
+  }};
+  for (const auto& lie : lies) {
+    workers_.clear();
+    kept_.clear();
+    EXPECT_TRUE(mark_.write({}).ok());
+    add_holder({"some weights"});
+    add_newcomer({"more weights"});
+    generation(all(), [&](int rank, Worker& worker, CommitProtocol& protocol) {
+      Resume resume;
+      RunStatus status{};
+      bool received = false;
+      ASSERT_TRUE(protocol.vote(worker.progress.store(), false, status, resume).ok());
+      if (rank == 0) {
+        auto numbers = WireWriter().u64(2).u64(lie.sizes[0]).u64(lie.sizes[1]).take();
+        const auto bytes = std::as_writable_bytes(std::span(numbers.data(), numbers.size()));
+        EXPECT_TRUE(protocol.channel().broadcast("description", 0, bytes).ok());
+        return;
+      }
+      const auto moved = protocol.transfer(worker.progress.store(), resume, received);
+      EXPECT_FALSE(moved.ok());
+      EXPECT_TRUE(mentions(moved, lie.error)) << moved.status.to_string();
+      EXPECT_FALSE(received);
+    });
+  }
+}
+
+// Nothing was committed, so nobody has voted with a size.
+TEST_P(PartialTransfer, AStateLargerThanTheMachineIsRefusedBeforeThereIsRoomForIt) {
+  add_worker({"some weights"});
+  add_worker({"more weights"});
+  generation(all(), [&](int rank, Worker& worker, CommitProtocol& protocol) {
+    Resume resume;
+    RunStatus status{};
+    bool received = false;
+    ASSERT_TRUE(protocol.vote(worker.progress.store(), false, status, resume).ok());
+    if (rank == 0) {
+      auto numbers = WireWriter().u64(2).u64(std::uint64_t{1} << 60).u64(1).take();
+      const auto bytes = std::as_writable_bytes(std::span(numbers.data(), numbers.size()));
+      EXPECT_TRUE(protocol.channel().broadcast("description", 0, bytes).ok());
+      return;
+    }
+    const auto moved = protocol.transfer(worker.progress.store(), resume, received);
+    EXPECT_EQ(moved.status.code(), Code::resource_exhausted) << moved.status.to_string();
+    EXPECT_FALSE(received);
+  });
 }
 
 // A rank that was there before, in whose spare copy the commit before the last one is.
