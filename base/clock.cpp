@@ -27,7 +27,8 @@ std::string measured_text(Duration time) {
 }
 
 std::string duration_text(double seconds) {
-  const auto all = static_cast<long>(std::max(0.0, std::floor(seconds)));
+  constexpr double kMost = 1e15;
+  const auto all = static_cast<long>(std::min(kMost, std::max(0.0, std::floor(seconds))));
   const auto [hours, minutes, rest] = std::array{all / 3600, all / 60 % 60, all % 60};
   if (hours > 0) return cat(hours, " h ", minutes, " min");
   return minutes > 0 ? cat(minutes, " min ", rest, " s") : cat(rest, " s");

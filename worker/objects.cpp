@@ -3,6 +3,7 @@
 #include <hvd/error.h>
 #include <hvd/objects.h>
 
+#include "base/machine/machine.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "worker/process/current_world.h"
@@ -26,8 +27,11 @@ std::string room_on_all_ranks(std::int64_t size, const std::string& name,
                               const ProcessSet& process_set) {
   std::string object;
   std::vector<std::int32_t> without_room;
+  const auto bytes = static_cast<std::uint64_t>(size);
   try {
-    object.resize(static_cast<std::size_t>(size));
+    // All of it is touched at once, and the system promises more than it has.
+    if (bytes > memory_and_swap()) throw std::bad_alloc();
+    object.resize(bytes);
   } catch (const std::exception&) {  // bad_alloc, length_error
     without_room.push_back(rank());
   }

@@ -4,9 +4,12 @@
 #include <array>
 #include <cerrno>
 #include <fcntl.h>
+#include <optional>
+#include <sstream>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include "base/descriptors.h"
@@ -21,6 +24,38 @@ std::string place(std::string_view source, const YAML::Mark& mark) {
 
 Status error_at(std::string_view source, const YAML::Node& node, std::string_view message) {
   return {Code::invalid_argument, cat(place(source, node.Mark()), ": ", message)};
+}
+
+// Where the documents of a file begin; their content is passed over.
+class DocumentStarts final : public YAML::EventHandler {
+ public:
+  const std::vector<YAML::Mark>& marks() const { return marks_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override { marks_.push_back(mark); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& /*mark*/, YAML::anchor_t /*anchor*/) override {}
+  void OnAlias(const YAML::Mark& /*mark*/, YAML::anchor_t /*anchor*/) override {}
+  void OnScalar(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                const std::string& /*value*/) override {}
+  void OnSequenceStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/,
+                       YAML::anchor_t /*anchor*/, YAML::EmitterStyle::value /*style*/) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                  YAML::EmitterStyle::value /*style*/) override {}
+  void OnMapEnd() override {}
+
+ private:
+  std::vector<YAML::Mark> marks_;
+};
+
+// Where a second document begins. Not by YAML::LoadAll(): at some broken texts yaml-cpp 0.7 finds
+// one document after another without ever coming further.
+std::optional<YAML::Mark> second_document(const std::string& text) {
+  std::istringstream in(text);
+  YAML::Parser parser(in);
+  DocumentStarts starts;
+  if (!parser.HandleNextDocument(starts) || !parser.HandleNextDocument(starts)) return {};
+  return starts.marks().back();
 }
 
 std::vector<std::string> known_sections() {
@@ -138,12 +173,13 @@ Result<Values> take_root(std::string_view source, const YAML::Node& root) {
 
 Result<Values> parse_config(std::string_view text, std::string_view source) {
   try {
-    const auto documents = YAML::LoadAll(std::string(text));
-    if (documents.size() > 1) {
-      return error_at(source, documents[1],
-                      "a second YAML document; all settings must be in the first");
+    const std::string whole(text);
+    if (const auto second = second_document(whole)) {
+      return Status(Code::invalid_argument,
+                    cat(place(source, *second),
+                        ": a second YAML document; all settings must be in the first"));
     }
-    return take_root(source, documents.empty() ? YAML::Node() : documents.front());
+    return take_root(source, YAML::Load(whole));
   } catch (const YAML::Exception& error) {
     return Status(Code::invalid_argument,
                   cat(place(source, error.mark), ": not YAML: ", error.msg));

@@ -168,8 +168,8 @@ std::string requests_text(const Json& status) {
   const auto drained = status.value("drained", std::vector<std::string>());
   if (!drained.empty()) text += cat("drained: ", printable(join(drained, ", ")), "\n");
   if (const auto size = status.find("scaled_to"); size != status.end() && !size->is_null()) {
-    const int most = *size;
-    text += cat("scaled to: at most ", most, most == 1 ? " worker\n" : " workers\n");
+    text +=
+        cat("scaled to: at most ", text_or_dash(*size), *size == 1 ? " worker\n" : " workers\n");
   }
   return text;
 }
@@ -178,7 +178,7 @@ std::string text_of(const Json& status) {
   std::string text =
       cat("job ", printable_text(status.at("job")), ": ", printable_text(status.at("state")),
           ", for ", duration_text(status.at("seconds")), " (hvdrun has pid ",
-          status.at("pid").get<long>(), ")\n");
+          text_or_dash(status.at("pid")), ")\n");
   text += cat("command: ", command_text(status), "\n");
   // Jobs of older versions do not say it.
   if (const auto security = status.find("data_security"); security != status.end()) {

@@ -22,12 +22,15 @@ hvd_fuzz_refuses(AnArgumentThatItDoesNotKnow "unknown argument --seeds" --seeds 
 
 # The parsers of what crosses a wire, lies in a file or comes from a script: each target is one source with a
 # LLVMFuzzerTestOneInput(), which libFuzzer calls (scripts/fuzz) or, with the inputs in fuzz/corpus, a test.
-set(fuzz_targets agent_link config_file data_connection handshake host_lists join_link journal members negotiation negotiator
-  rendezvous slurm ssh_config state_file status_answer world_document worker_link)
+set(fuzz_targets agent_link commit config_file data_connection handshake host_lists http_listener join_link journal launcher
+  members negotiation negotiator rendezvous slurm ssh_config state_file status_answer world_document worker_link)
+set(fuzz_libraries_commit hvd_worker)
 set(fuzz_libraries_config_file hvd_cli_input)
 set(fuzz_libraries_data_connection hvd_runtime)
 set(fuzz_libraries_host_lists hvd_discovery hvd_rendezvous_protocol)
+set(fuzz_libraries_http_listener hvd_status)
 set(fuzz_libraries_journal hvd_journal nlohmann_json::nlohmann_json)
+set(fuzz_libraries_launcher hvd_worker)
 set(fuzz_libraries_members hvd_worker)
 set(fuzz_libraries_negotiation hvd_runtime)
 set(fuzz_libraries_negotiator hvd_runtime)

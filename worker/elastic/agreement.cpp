@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "base/wire.h"
 
 namespace hvd::worker {
 namespace {
@@ -28,7 +29,63 @@ std::vector<std::pair<Word, std::vector<int>>> parties(const std::vector<Prepare
   return found;
 }
 
+void write_id(WireWriter& out, const CommitId& id) {
+  out.u64(id.generation).u64(id.sequence).u64(id.run);
+}
+
+CommitId read_id(WireReader& in) {
+  CommitId id;
+  id.generation = in.u64();
+  id.sequence = in.u64();
+  id.run = in.u64();
+  return id;
+}
+
 }  // namespace
+
+std::string CommitRecord::encode() const {
+  WireWriter out;
+  out.boolean(commits).boolean(wants_change);
+  write_id(out, prepared.id);
+  out.boolean(prepared.checksum.has_value()).u64(prepared.checksum.value_or(0));
+  return out.take();
+}
+
+Result<CommitRecord> CommitRecord::decode(std::string_view bytes) {
+  WireReader in(bytes);
+  CommitRecord record;
+  record.commits = in.boolean();
+  record.wants_change = in.boolean();
+  record.prepared.id = read_id(in);
+  const bool has_checksum = in.boolean();
+  const auto checksum = in.u64();
+  if (has_checksum) record.prepared.checksum = checksum;
+  HVD_RETURN_IF_ERROR(in.finish("what a rank says at a commit"));
+  return record;
+}
+
+std::string Vote::encode() const {
+  WireWriter out;
+  out.u64(run);
+  write_id(out, holds);
+  write_id(out, marked);
+  out.u64(bytes).boolean(can_load).u64(sizes_digest).u64(shape);
+  return out.take();
+}
+
+Result<Vote> Vote::decode(std::string_view bytes) {
+  WireReader in(bytes);
+  Vote vote;
+  vote.run = in.u64();
+  vote.holds = read_id(in);
+  vote.marked = read_id(in);
+  vote.bytes = in.u64();
+  vote.can_load = in.boolean();
+  vote.sizes_digest = in.u64();
+  vote.shape = in.u64();
+  HVD_RETURN_IF_ERROR(in.finish("a vote"));
+  return vote;
+}
 
 Status agree(const std::vector<Prepared>& prepared) {
   const auto at = parties<CommitId>(prepared, [](const Prepared& one) { return one.id; });

@@ -11,6 +11,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -25,6 +27,16 @@ struct Prepared {
   std::optional<std::uint64_t> checksum;  // of the state, when it is time to compare it
 };
 
+// What each rank sends at a commit, or when it looks whether there is to be one.
+struct CommitRecord {
+  bool commits = false;
+  bool wants_change = false;  // rank 0
+  Prepared prepared;
+
+  std::string encode() const;  // of the same length whatever it says
+  static Result<CommitRecord> decode(std::string_view bytes);
+};
+
 // By rank. invalid_argument names the ranks that are at another commit than the others;
 // data_loss those whose state differs from the others', of which there may be two parties.
 Status agree(const std::vector<Prepared>& prepared);
@@ -37,6 +49,11 @@ struct Vote {
   bool can_load = false;           // its program can load a checkpoint of its own
   std::uint64_t sizes_digest = 0;  // the same on ranks whose states can be sent part by part
   std::uint64_t run = 0;           // of the program: how many it has finished before
+  CommitId marked;                 // the newest commit that it has read to be one; rank 0's counts
+  std::uint64_t shape = 0;         // the same on ranks that have added the same things
+
+  std::string encode() const;  // of the same length whatever it says
+  static Result<Vote> decode(std::string_view bytes);
 };
 
 struct Resume {

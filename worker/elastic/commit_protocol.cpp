@@ -16,17 +16,8 @@ std::span<std::byte> bytes_of(std::string& text) {
   return std::as_writable_bytes(std::span(text.data(), text.size()));
 }
 
-void write_id(WireWriter& out, const CommitId& id) {
-  out.u64(id.generation).u64(id.sequence).u64(id.run);
-}
-
-CommitId read_id(WireReader& in) {
-  CommitId id;
-  id.generation = in.u64();
-  id.sequence = in.u64();
-  id.run = in.u64();
-  return id;
-}
+// A world's document is smaller.
+constexpr std::uint64_t kLongestProposal = std::uint64_t{64} << 20;
 
 // Which ranks differ from rank 0 in something.
 template <typename Item, typename Is>
@@ -40,33 +31,6 @@ std::vector<std::string> ranks_that_differ(const std::vector<Item>& all, const I
 
 }  // namespace
 
-// The record that each rank sends at a commit, or when it looks whether there is to be one.
-struct CommitProtocol::Record {
-  bool commits = false;
-  bool wants_change = false;  // rank 0
-  Prepared prepared;
-
-  std::string encode() const {
-    WireWriter out;
-    out.boolean(commits).boolean(wants_change);
-    write_id(out, prepared.id);
-    out.boolean(prepared.checksum.has_value()).u64(prepared.checksum.value_or(0));
-    return out.take();
-  }
-  static Result<Record> decode(std::string_view bytes) {
-    WireReader in(bytes);
-    Record record;
-    record.commits = in.boolean();
-    record.wants_change = in.boolean();
-    record.prepared.id = read_id(in);
-    const bool has_checksum = in.boolean();
-    const auto checksum = in.u64();
-    if (has_checksum) record.prepared.checksum = checksum;
-    HVD_RETURN_IF_ERROR(in.finish("what a rank says at a commit"));
-    return record;
-  }
-};
-
 // The caller may exit on this error, so wait until every rank has received the data that leads to
 // the same error.
 Failure CommitProtocol::common(const Status& error) {
@@ -74,15 +38,15 @@ Failure CommitProtocol::common(const Status& error) {
   return error;
 }
 
-Failure CommitProtocol::meet(const Record& own, std::vector<Record>& all) {
+Failure CommitProtocol::meet(const CommitRecord& own, std::vector<CommitRecord>& all) {
   std::vector<std::string> texts;
   if (auto failed = channel_.gather("commit", own.encode(), texts); !failed.ok()) return failed;
   for (const auto& text : texts) {
-    auto record = Record::decode(text);
+    auto record = CommitRecord::decode(text);
     HVD_RETURN_IF_ERROR(record.status());
     all.push_back(*record);
   }
-  const auto others = ranks_that_differ(all, [](const Record& one) { return one.commits; });
+  const auto others = ranks_that_differ(all, [](const CommitRecord& one) { return one.commits; });
   if (others.empty()) return {};
   return common({Code::invalid_argument,
                  cat("rank 0 has called ", all[0].commits ? "commit()" : "check_host_updates()",
@@ -92,9 +56,9 @@ Failure CommitProtocol::meet(const Record& own, std::vector<Record>& all) {
 }
 
 Failure CommitProtocol::look(const Proposal& proposal, bool& wants) {
-  Record own;
+  CommitRecord own;
   own.wants_change = channel_.rank() == 0 && !proposal().empty();
-  std::vector<Record> all;
+  std::vector<CommitRecord> all;
   if (auto failed = meet(own, all); !failed.ok()) return failed;
   wants = all[0].wants_change;
   return {};
@@ -102,10 +66,10 @@ Failure CommitProtocol::look(const Proposal& proposal, bool& wants) {
 
 Failure CommitProtocol::commit(const Prepared& prepared, const Proposal& proposal,
                                std::string& next) {
-  Record own;
+  CommitRecord own;
   own.commits = true;
   own.prepared = prepared;
-  std::vector<Record> all;
+  std::vector<CommitRecord> all;
   if (auto failed = meet(own, all); !failed.ok()) return failed;
   std::vector<Prepared> said;
   said.reserve(all.size());
@@ -124,6 +88,10 @@ Failure CommitProtocol::commit(const Prepared& prepared, const Proposal& proposa
     return failed;
   const auto size = WireReader(length).u64();
   if (size == 0) return {};
+  if (size > kLongestProposal) {
+    return channel_.give_up({Code::data_loss, cat("rank 0 proposes a world whose document has ",
+                                                  size, " bytes; it may have ", kLongestProposal)});
+  }
   next.resize(size);
   if (auto failed = channel_.broadcast("next", 0, bytes_of(next)); !failed.ok()) return failed;
   // All ranks stay until all of them know. A rank that learns it from the departure of the others
@@ -131,13 +99,6 @@ Failure CommitProtocol::commit(const Prepared& prepared, const Proposal& proposa
   (void)channel_.barrier("change");
   return {};
 }
-
-// By rank; `mark` is what rank 0 has read.
-struct CommitProtocol::Votes {
-  std::vector<Vote> votes;
-  std::vector<std::uint64_t> shapes;
-  CommitId mark;
-};
 
 Failure CommitProtocol::read_mark(CommitId& mark) {
   if (channel_.rank() != 0) return {};
@@ -153,44 +114,36 @@ Failure CommitProtocol::read_mark(CommitId& mark) {
   return {};
 }
 
-Failure CommitProtocol::gather_votes(Store& store, bool can_load, Votes& all) {
-  CommitId mark;
-  if (auto failed = read_mark(mark); !failed.ok()) return failed;
-  WireWriter own;
-  own.u64(run_);
-  write_id(own, store.holds());
-  write_id(own, mark);
-  own.u64(store.bytes()).boolean(can_load).u64(store.sizes_digest()).u64(store.shape());
+Failure CommitProtocol::gather_votes(Store& store, bool can_load, std::vector<Vote>& votes) {
+  Vote own;
+  own.run = run_;
+  own.holds = store.holds();
+  if (auto failed = read_mark(own.marked); !failed.ok()) return failed;
+  own.bytes = store.bytes();
+  own.can_load = can_load;
+  own.sizes_digest = store.sizes_digest();
+  own.shape = store.shape();
   std::vector<std::string> texts;
-  if (auto failed = channel_.gather("vote", own.bytes(), texts); !failed.ok()) return failed;
+  if (auto failed = channel_.gather("vote", own.encode(), texts); !failed.ok()) return failed;
 
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    WireReader in(texts[rank]);
-    Vote vote;
-    vote.run = in.u64();
-    vote.holds = read_id(in);
-    const auto marked = read_id(in);
-    if (rank == 0) all.mark = marked;
-    vote.bytes = in.u64();
-    vote.can_load = in.boolean();
-    vote.sizes_digest = in.u64();
-    all.shapes.push_back(in.u64());
-    HVD_RETURN_IF_ERROR(in.finish("a vote"));
-    all.votes.push_back(vote);
+  for (const auto& text : texts) {
+    auto vote = Vote::decode(text);
+    HVD_RETURN_IF_ERROR(vote.status());
+    votes.push_back(*vote);
   }
   return {};
 }
 
 Failure CommitProtocol::vote(Store& store, bool can_load, RunStatus& status, Resume& resume) {
-  Votes all;
+  std::vector<Vote> votes;
   do {
-    all = {};
-    if (auto failed = gather_votes(store, can_load, all); !failed.ok()) return failed;
-    status = run_status(all.votes, all.mark, channel_.rank());
+    votes.clear();
+    if (auto failed = gather_votes(store, can_load, votes); !failed.ok()) return failed;
+    status = run_status(votes, votes[0].marked, channel_.rank());
   } while (status == RunStatus::waits);
   if (status != RunStatus::goes_on) return {};
 
-  const auto others = ranks_that_differ(all.shapes, [](std::uint64_t shape) { return shape; });
+  const auto others = ranks_that_differ(votes, [](const Vote& vote) { return vote.shape; });
   if (!others.empty()) {
     return common({Code::invalid_argument,
                    cat("elastic::run(): rank", others.size() == 1 ? " " : "s ", join(others, ", "),
@@ -198,7 +151,7 @@ Failure CommitProtocol::vote(Store& store, bool can_load, RunStatus& status, Res
                        " added other things to the state than rank 0 has; all ranks must add the "
                        "same names, in the same order, in the same CommitMode")});
   }
-  auto decided = decide_resume(all.votes, all.mark, generation_);
+  auto decided = decide_resume(votes, votes[0].marked, generation_);
   if (!decided.ok()) return common(decided.status());
   resume = std::move(*decided);
   return {};

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "worker/elastic/agreement.h"
 #include "worker/elastic/state_channel.h"
@@ -62,11 +63,9 @@ class CommitProtocol {
   runtime::Failure finish(const std::function<void()>& on_marked);
 
  private:
-  struct Record;
-  struct Votes;
-  runtime::Failure meet(const Record& own, std::vector<Record>& all);
+  runtime::Failure meet(const CommitRecord& own, std::vector<CommitRecord>& all);
   runtime::Failure read_mark(CommitId& mark);
-  runtime::Failure gather_votes(Store& store, bool can_load, Votes& all);
+  runtime::Failure gather_votes(Store& store, bool can_load, std::vector<Vote>& votes);
   // An error that all ranks have found in the same way.
   runtime::Failure common(const Status& error);
 

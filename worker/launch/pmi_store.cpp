@@ -25,6 +25,7 @@ namespace {
 constexpr std::chrono::seconds kAnswerLimit{60};
 constexpr std::size_t kMostAnswer = 64 << 10;
 constexpr std::size_t kLongestValue = kMostAnswer / 2;  // its answer holds other words, too
+constexpr std::size_t kMostParts = 4096;                // of what a process has put
 
 class PmiStore final : public LauncherStore {
  public:
@@ -103,7 +104,9 @@ class PmiStore final : public LauncherStore {
     auto count = get(key);
     HVD_RETURN_IF_ERROR(count.status());
     const auto parts = parse_number<std::size_t>(*count);
-    if (!parts) return Status(Code::data_loss, "PMI: it has put no number of parts");
+    if (!parts || *parts > kMostParts) {
+      return Status(Code::data_loss, "PMI: it has put no number of parts");
+    }
     std::string digits;
     for (std::size_t part = 0; part < *parts; ++part) {
       auto next = get(cat(key, '-', part));

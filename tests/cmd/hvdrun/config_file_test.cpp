@@ -121,7 +121,7 @@ TEST(ConfigFile, MistakesAreNamedWithTheirLine) {
        "status_page, metrics, ssh, network, join, params, autotune, timeline, stall_check, "
        "library_options, logging"},
       {"params:\n  cycle_time_ms: 1\n---\nlaunch:\n  verbose: true\n",
-       "f:4: a second YAML document; all settings must be in the first"},
+       "f:3: a second YAML document; all settings must be in the first"},
       {"params:\n  mark_cycles: true\n",
        "f:2: unknown key params.mark_cycles; did you mean timeline.mark_cycles?"},
       {"logging:\n  hide_timestamp: true\n", "f:2: unknown key logging.hide_timestamp"},

@@ -8,7 +8,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const fuzz::Input input(data, size);
   const auto values = cli::parse_config(input.rest(), "job.yaml");
   if (!values.ok()) {
-    fuzz::must_tell_a_person(values.status());
+    fuzz::must_explain(values.status());
     fuzz::must(values.status().message().find("job.yaml") != std::string::npos ||
                    values.status().message().find("--") != std::string::npos,
                "an error names the file, or the flags that exclude each other");

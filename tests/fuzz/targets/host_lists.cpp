@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto text = input.rest();
   if (which == 3) {
     const auto address = rendezvous::parse_bind_address(text);
-    if (!address.ok()) fuzz::must_tell_a_person(address.status());
+    if (!address.ok()) fuzz::must_explain(address.status());
     return 0;
   }
 
@@ -53,7 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (hosts.ok()) {
     check_hosts(*hosts);
   } else {
-    fuzz::must_tell_a_person(hosts.status());
+    fuzz::must_explain(hosts.status());
   }
   return 0;
 }

@@ -10,14 +10,14 @@ using namespace hvd;
 
 void read_job(std::string_view record, std::string_view states) {
   const auto job = discovery::parse_slurm_job(record, "7");
-  if (!job.ok()) return fuzz::must_tell_a_person(job.status());
+  if (!job.ok()) return fuzz::must_explain(job.status());
   const auto variables = [&](std::string_view name) {
     return name == "SLURM_JOB_NODELIST" ? std::optional(job->nodes) : std::nullopt;
   };
   const auto allocation = discovery::slurm_allocation(variables, *job);
-  if (!allocation.ok()) return fuzz::must_tell_a_person(allocation.status());
+  if (!allocation.ok()) return fuzz::must_explain(allocation.status());
   const auto nodes = discovery::slurm_nodes(*allocation, states, 2);
-  if (!nodes.ok()) return fuzz::must_tell_a_person(nodes.status());
+  if (!nodes.ok()) return fuzz::must_explain(nodes.status());
   fuzz::must(nodes->size() <= allocation->nodes.size(), "only nodes of the job may work");
 }
 
@@ -28,11 +28,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const int which = input.byte() % 3;
   if (which == 0) {
     const auto nodes = discovery::expand_hostlist(input.rest());
-    if (!nodes.ok()) fuzz::must_tell_a_person(nodes.status());
+    if (!nodes.ok()) fuzz::must_explain(nodes.status());
     fuzz::must(!nodes.ok() || nodes->size() <= discovery::kMaxDiscoveredHosts, "few nodes");
   } else if (which == 1) {
     const auto counts = discovery::expand_counts(input.rest());
-    if (!counts.ok()) fuzz::must_tell_a_person(counts.status());
+    if (!counts.ok()) fuzz::must_explain(counts.status());
     fuzz::must(!counts.ok() || counts->size() <= discovery::kMaxDiscoveredHosts, "few counts");
   } else {
     const auto text = input.rest();

@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (answer.is_discarded()) return 0;
   const auto text = cli::status_text(answer);
   if (!text.ok()) {
-    fuzz::must_tell_a_person(text.status());
+    fuzz::must_explain(text.status());
     return 0;
   }
   fuzz::must_be_printable(*text);
