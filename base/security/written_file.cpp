@@ -100,12 +100,15 @@ Result<UniqueFd> open_file_to_write(const std::string& path, const FileToWrite& 
   return std::move(walked->file);
 }
 
-Result<UniqueFd> open_directory_to_write(const std::string& path, std::string_view what) {
+Result<UniqueFd> open_directory_to_write(const std::string& path, std::string_view what,
+                                         WhenMissing when_missing) {
   PathWalk walk;
   walk.what = what;
   walk.user = ::geteuid();
   walk.flags = O_PATH | O_DIRECTORY;
-  auto walked = walk_path(path, walk);
+  walk.makes_directories = when_missing == WhenMissing::make;
+  // What the walk makes lies before the last name.
+  auto walked = walk_path(walk.makes_directories ? cat(path, "/.") : path, walk);
   HVD_RETURN_IF_ERROR(walked.status());
   return std::move(walked->file);
 }

@@ -32,8 +32,12 @@ struct FileToWrite {
 // others: as open(2) failed.
 Result<UniqueFd> open_file_to_write(const std::string& path, const FileToWrite& options);
 
-// A directory in which files are to be made, for openat(2) and its like: opened with O_PATH.
-Result<UniqueFd> open_directory_to_write(const std::string& path, std::string_view what);
+enum class WhenMissing { fail, make };
+
+// A directory in which files are to be made, for openat(2) and its like: opened with O_PATH. It is
+// made if it is missing, and so are those around it, where that is asked for.
+Result<UniqueFd> open_directory_to_write(const std::string& path, std::string_view what,
+                                         WhenMissing when_missing = WhenMissing::fail);
 
 enum class WhenThere { replace, keep };
 

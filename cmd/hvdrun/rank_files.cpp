@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <deque>
 #include <fcntl.h>
-#include <filesystem>
 #include <string_view>
 #include <system_error>
 #include <unistd.h>
@@ -16,13 +15,6 @@
 #include "base/text.h"
 
 namespace hvd::cli {
-
-static Status make_folder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!error) return {};
-  return Status::from_errno(cat("--output-filename: make the folder ", folder), error.value());
-}
 
 std::string rank_folder(int rank, int size) {
   const std::string number = std::to_string(rank);
@@ -87,7 +79,11 @@ struct RankFiles::Files {
 Result<std::unique_ptr<RankFiles>> RankFiles::open(const std::string& directory, int size,
                                                    RankFilesOptions options) {
   std::unique_ptr<RankFiles> files(new RankFiles(directory, std::move(options)));
-  if (size == 0) HVD_RETURN_IF_ERROR(make_folder(directory));
+  if (size == 0) {
+    const auto folder =
+        open_directory_to_write(directory, "--output-filename: folder", WhenMissing::make);
+    HVD_RETURN_IF_ERROR(folder.status());
+  }
   HVD_RETURN_IF_ERROR(files->make_files(size));
   Status started = files->threads_.start([&self = *files] { self.watch(); });
   // The thread that writes begins now, or never.

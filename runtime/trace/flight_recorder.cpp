@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <chrono>
 #include <fcntl.h>
-#include <filesystem>
 #include <system_error>
 #include <unistd.h>
 
@@ -136,16 +135,13 @@ std::string flight_file_name(const WorldSpec& spec) {
 
 Status make_flight_directory(const std::string& directory) {
   if (directory.empty() || directory == kFlightToStderr) return {};
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (!error && ::access(directory.c_str(), W_OK | X_OK) == 0 &&
-      std::filesystem::is_directory(directory, error)) {
-    return {};
-  }
+  const auto opened =
+      open_directory_to_write(directory, "flight recorder's directory", WhenMissing::make);
+  if (opened.ok() && ::access(directory.c_str(), W_OK | X_OK) == 0) return {};
   return {Code::invalid_argument,
           cat("HVD_FLIGHT_RECORDER=", directory,
               ": it must be a directory that can be written to, or \"stderr\"",
-              error ? cat(" (", error.message(), ")") : "")};
+              opened.ok() ? "" : cat(" (", opened.status().message(), ")"))};
 }
 
 Status write_flight_report(const std::string& directory, const std::string& name,

@@ -96,6 +96,18 @@ TEST_F(FileToWriteOnDisk, IsMadeWithItsModeAndItsDirectories) {
   EXPECT_NE(open(directory_.path().string()).code(), Code::ok);
 }
 
+TEST_F(FileToWriteOnDisk, ADirectoryIsMadeIfThatIsAskedFor) {
+  const auto open_directory = [this](const std::string& name, WhenMissing when_missing) {
+    return open_directory_to_write(path(name), "folder", when_missing).status();
+  };
+  EXPECT_EQ(open_directory("a/b", WhenMissing::fail).code(), Code::not_found);
+  EXPECT_EQ(open_directory("a/b", WhenMissing::make).message(), "");
+  EXPECT_EQ(open_directory("a/b", WhenMissing::make).message(), "");
+  EXPECT_EQ(open_directory("a/b", WhenMissing::fail).message(), "");
+  directory_.file("taken", "text");
+  EXPECT_NE(open_directory("taken", WhenMissing::make).code(), Code::ok);
+}
+
 TEST_F(FileToWriteOnDisk, IsEmptiedOrAppendedTo) {
   directory_.file("a", "text");
   EXPECT_EQ(open(path("a"), O_WRONLY | O_CREAT | O_APPEND).message(), "");
@@ -135,6 +147,11 @@ TEST_F(FileToWriteOnDisk, ALinkOfAnotherUserDestroysNothing) {
   deep.makes_directories = true;
   EXPECT_EQ(open_file_to_write(cat(path("folder"), path("made/file")), deep).status().code(),
             Code::failed_precondition);
+  EXPECT_EQ(
+      open_directory_to_write(cat(path("folder"), path("made/below")), "folder", WhenMissing::make)
+          .status()
+          .code(),
+      Code::failed_precondition);
   EXPECT_FALSE(fs::exists(path("made")));
   EXPECT_EQ(
       write_whole_file(path("events"), "new", WhenThere::replace, {.what = "report"}).message(),
