@@ -32,6 +32,19 @@ if(PROJECT_IS_TOP_LEVEL AND NOT HVD_SANITIZE)
   add_dependencies(hvd_packages_test hvd_packed)
 endif()
 
+# What was built, read from its files: how it is hardened, and what is in it.
+if(HVD_BUILD_PYTHON AND NOT HVD_SANITIZE AND CMAKE_BUILD_TYPE STREQUAL "Release")
+  foreach(name bill)
+    string(SUBSTRING ${name} 0 1 initial)
+    string(TOUPPER ${initial} initial)
+    string(REGEX REPLACE "^." "${initial}" title ${name})
+    add_test(NAME ${title} COMMAND ${Python3_EXECUTABLE} -m pytest -x -q -p no:cacheprovider
+      --rootdir ${packaging} ${packaging}/${name}_test.py)
+    set_tests_properties(${title} PROPERTIES LABELS packaging TIMEOUT 120
+      ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;HVD_BUILD_DIR=${PROJECT_BINARY_DIR}")
+  endforeach()
+endif()
+
 if(HVD_BUILD_PYTHON AND NOT HVD_SANITIZE)
   add_test(NAME Wheel COMMAND ${Python3_EXECUTABLE} -m pytest -x -q -p no:cacheprovider
     --rootdir ${packaging} ${packaging}/wheel_test.py)
