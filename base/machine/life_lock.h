@@ -25,7 +25,8 @@ class LifeLock {
   // A descriptor of the memory, for another process, to open() it.
   UniqueFd duplicate() const;
 
-  // Takes it for good. The calling thread must run as long as its process.
+  // Takes it for good. The calling thread must run as long as its process. Where the kernel would
+  // not give the lock up at the end of the thread, it stays free, and nobody hears of the end.
   void hold();
 
   // Blocks until a process that has taken it is dying or executes another program, or until stop().

@@ -1,6 +1,7 @@
 #include "base/security/sealing.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <openssl/evp.h>
 
@@ -15,9 +16,14 @@ const unsigned char* raw(const std::byte* bytes) {
   return reinterpret_cast<const unsigned char*>(bytes);
 }
 
-// Where OpenSSL cannot encrypt, nothing may be sent.
+// Where OpenSSL cannot encrypt, nothing may be sent. It fails only for want of memory.
 void must(bool fine) {
-  if (!fine) std::abort();
+  if (fine) return;
+  std::fputs(
+      "hvd: OpenSSL cannot protect a connection: memory is short (ulimit -v, or the limit of a "
+      "control group)\n",
+      stderr);
+  std::abort();
 }
 
 }  // namespace

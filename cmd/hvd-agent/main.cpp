@@ -73,7 +73,7 @@ int run() {
   }
   if (::getsid(0) != ::getpid()) ::setsid();  // Ctrl-C on hvdrun's terminal is for hvdrun
   // The descendants of a killed reaper become children of the agent.
-  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail("become the subreaper");
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail("become the subreaper (prctl)");
 
   SupervisorOptions options;
   // The agent needs about five descriptors for each worker.
@@ -85,6 +85,7 @@ int run() {
   options.link_out = std::move(*out);
 
   options.signals = take_signals();
+  if (!options.signals) return fail("take signals (signalfd)");
   auto loop = EventLoop::create();
   if (!loop.ok()) return fail("make an event loop");
   auto board = SharedLease::create();

@@ -4,6 +4,8 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <functional>
+#include <future>
 #include <memory>
 #include <netdb.h>
 #include <optional>
@@ -24,6 +26,7 @@
 #include "base/security/munge.h"
 #include "base/socket.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "base/versions.h"
 #include "rendezvous/access.h"
 
@@ -34,9 +37,13 @@ constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{5'000};
 // The last attempt begins so long before the deadline.
 constexpr std::chrono::milliseconds kLastAttempt{200};
+constexpr std::chrono::seconds kSilentLookup{2};
+constexpr std::chrono::seconds kLookupLimit{10};
 constexpr std::chrono::seconds kConnectLimit{10};  // for each address
 constexpr std::chrono::seconds kAnswerLimit{30};
 constexpr std::size_t kMaxAnswer = 64 << 10;
+
+using Say = std::function<void(std::string_view)>;
 
 // Why an attempt has failed.
 struct JoinFailure {
@@ -63,6 +70,26 @@ Result<Addresses> resolve(const JoinAddress& where) {
     return Status(Code::unavailable, cat("resolve ", where.host, ": ", ::gai_strerror(error)));
   }
   return Addresses(list);
+}
+
+// A name service may take any time, and the lookup cannot be interrupted: it has a thread of its
+// own, which is left behind at the deadline.
+Result<Addresses> resolve_until(const JoinAddress& where, TimePoint deadline, const Say& say) {
+  const auto answer = std::make_shared<std::promise<Result<Addresses>>>();
+  auto answered = answer->get_future();
+  ThreadGroup thread;
+  HVD_RETURN_IF_ERROR(thread.start([where, answer] { answer->set_value(resolve(where)); }));
+  if (answered.wait_for(kSilentLookup) != std::future_status::ready) {
+    say(cat("waiting for the name service to answer for ", where.host));
+  }
+
+  if (answered.wait_until(deadline) != std::future_status::ready) {
+    thread.join_until(Clock::now());
+    return Status(Code::deadline_exceeded,
+                  cat("resolve ", where.host, ": the name service did not answer in time"));
+  }
+  thread.join();
+  return answered.get();
 }
 
 // Drives the TLS session until `done`.
@@ -105,8 +132,9 @@ Result<Connection> handshake(UniqueFd fd, const TlsPsk& key, TimePoint deadline)
 
 // Another job may listen at one of the addresses of a name: each of them is tried. The failure is
 // final if all that have answered hold another token.
-Attempt<Connection> connect_any(const JoinAddress& where, const TlsPsk& key, TimePoint deadline) {
-  auto addresses = resolve(where);
+Attempt<Connection> connect_any(const JoinAddress& where, const TlsPsk& key, TimePoint deadline,
+                                const Say& say) {
+  auto addresses = resolve_until(where, std::min(deadline, Clock::now() + kLookupLimit), say);
   if (!addresses.ok()) return JoinFailure{addresses.status()};
   const std::string who = SocketAddress{where.host, where.port}.to_string();
   const std::string what = cat("connect to ", who);
@@ -153,12 +181,12 @@ Result<Frame> receive_answer(Connection& connection, FrameDecoder& decoder, Time
 }
 
 Attempt<Joined> join_once(const AgentArguments& arguments, const Token& token,
-                          const std::string& host, TimePoint deadline) {
+                          const std::string& host, TimePoint deadline, const Say& say) {
   const std::string who = SocketAddress{arguments.join.host, arguments.join.port}.to_string();
   const auto join_failure = [&](const Status& why) { return JoinFailure{why.with_context(who)}; };
   const auto key = TlsPsk::create(TlsPsk::Side::client, token);
   if (!key.ok()) return JoinFailure{key.status(), true};
-  auto attempt = connect_any(arguments.join, *key, deadline);
+  auto attempt = connect_any(arguments.join, *key, deadline, say);
   if (auto* const failure = std::get_if<JoinFailure>(&attempt)) return *failure;
   auto& connection = std::get<Connection>(attempt);
 
@@ -204,12 +232,12 @@ Result<Token> join_token(const std::string& path) {
 }
 
 Attempt<Joined> join_with(const Result<Token>& token, const AgentArguments& arguments,
-                          const std::string& host, TimePoint deadline) {
+                          const std::string& host, TimePoint deadline, const Say& say) {
   if (!token.ok()) {
     // On a shared file system, that hvdrun may be about to create it.
     return JoinFailure{token.status(), token.status().code() != Code::not_found};
   }
-  return join_once(arguments, *token, host, std::max(deadline, Clock::now() + kFirstPause));
+  return join_once(arguments, *token, host, std::max(deadline, Clock::now() + kFirstPause), say);
 }
 
 Result<std::string> own_name() {
@@ -248,7 +276,7 @@ Result<Joined> JoinClient::join() {
       token_ = join_token(arguments_.token_file);
     }
 
-    auto attempt = join_with(*token_, arguments_, host, deadline);
+    auto attempt = join_with(*token_, arguments_, host, deadline, say_);
     if (auto* const joined = std::get_if<Joined>(&attempt)) return std::move(*joined);
     auto& join_failure = std::get<JoinFailure>(attempt);
     if (join_failure.final) return join_failure.why;

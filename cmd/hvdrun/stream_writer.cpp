@@ -35,6 +35,7 @@ Credit make_credit(std::function<void()> released) {
 
 StreamWriter::StreamWriter(int fd, StreamWriterOptions options)
     : options_(std::move(options)), fd_(fd), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  const int wake_error = errno;
   struct stat kind {};
   if (::fstat(fd_, &kind) == 0) {
     socket_ = S_ISSOCK(kind.st_mode);
@@ -50,7 +51,10 @@ StreamWriter::StreamWriter(int fd, StreamWriterOptions options)
   }
   terminal_ = ::isatty(fd_) == 1;
   moved_at_ = Clock::now();
-  const Status started = threads_.start([this] { run(); });
+  // Where a filter for system calls refuses eventfd(), nothing else of hvdrun would be woken,
+  // either.
+  const Status started =
+      wake_ ? threads_.start([this] { run(); }) : Status::from_errno("make an eventfd", wake_error);
   if (!started.ok()) {
     throw std::runtime_error(started.with_context(cat("write ", options_.name)).message());
   }

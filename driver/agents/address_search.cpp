@@ -6,9 +6,25 @@
 
 #include "base/clock.h"
 #include "base/machine/machine.h"
+#include "base/socket.h"
 #include "base/text.h"
 
 namespace hvd::driver {
+namespace {
+
+// Within this machine a connection is made at once, or nobody answers.
+constexpr std::chrono::seconds kLoopbackLimit{2};
+
+// A program may listen at an address of an interface that is down, but nobody connects to it.
+Status reach_myself(const SocketAddress& listener) {
+  const auto connected = connect_tcp(listener, Clock::now() + kLoopbackLimit);
+  if (connected.ok()) return {};
+  return {connected.status().code(),
+          cat("this machine does not reach itself: ", connected.status().message(),
+              "; `ip link show lo` tells whether the loopback interface is up")};
+}
+
+}  // namespace
 
 AddressSearch::AddressSearch(boost::asio::io_context& io, rendezvous::Server& server,
                              std::vector<HostNetwork> hosts, AddressPreferences preferences,
@@ -69,6 +85,8 @@ void AddressSearch::choose_loopback() {
   if (!listener) {
     choice.errors.emplace_back(
         0, cat("the rendezvous service could not be started: ", listener.status().message()));
+  } else if (const Status reached = reach_myself(*listener); !reached.ok()) {
+    choice.errors.emplace_back(0, reached.message());
   } else {
     choice.addresses.assign(problem_.hosts.size(), listener->host);
     choice.rendezvous.assign(problem_.hosts.size(), *listener);

@@ -12,8 +12,11 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "base/text.h"
 #include "base/threads.h"
 #include "driver/core/this_machine.h"
+#include "driver/core/timers.h"
+#include "driver/job/job_io.h"
 
 namespace hvd::driver {
 namespace {
@@ -44,6 +47,14 @@ class NameLookups : public std::enable_shared_from_this<NameLookups> {
   void abandon() {
     const std::lock_guard lock(mutex_);
     io_ = nullptr;
+  }
+  std::vector<std::string> unanswered() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      if (!answers_[i]) names.push_back(names_[i]);
+    }
+    return names;
   }
   // The names that have been answered, with the answers.
   std::map<std::string, bool> answers() const {
@@ -124,6 +135,10 @@ class LocalHosts::Impl : public std::enable_shared_from_this<Impl> {
     });
   }
 
+  std::vector<std::string> unanswered() const {
+    return lookups_ ? lookups_->unanswered() : std::vector<std::string>();
+  }
+
   void end() {
     done_ = nullptr;
     timeout_.cancel();
@@ -171,13 +186,22 @@ LocalHosts::~LocalHosts() { impl_->close(); }
 void LocalHosts::find(const std::vector<HostSlots>& hosts, Done done) {
   impl_->find(hosts, std::move(done));
 }
+std::vector<std::string> LocalHosts::unanswered() const { return impl_->unanswered(); }
 
 std::set<std::string> find_local_hosts(asio::io_context& io, const Signals& signals,
-                                       const std::vector<HostSlots>& hosts) {
+                                       const std::vector<HostSlots>& hosts, Observer& observer) {
   LocalHosts local_hosts(io);
+  const ProgressTimer progress_timer(io, [&] {
+    const auto text = [&] {
+      return cat("the name service to answer for ", names_text(local_hosts.unanswered()));
+    };
+    observer.on_waiting({Waiting::For::start, text});
+  });
+
   std::optional<std::set<std::string>> local;
   local_hosts.find(hosts, [&](const std::set<std::string>& answer) { local = answer; });
   while (!local && signals.waiting() == 0) io.run_one();
+  observer.on_waiting_over();
   return local.value_or(std::set<std::string>());
 }
 

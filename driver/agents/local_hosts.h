@@ -15,6 +15,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "driver/core/job_spec.h"
+#include "driver/core/observer.h"
 #include "driver/core/signals.h"
 
 namespace hvd::driver {
@@ -31,15 +32,17 @@ class LocalHosts {
   // progress is cancelled. Answers of the search before are used again.
   using Done = std::function<void(const std::set<std::string>& local)>;
   void find(const std::vector<HostSlots>& hosts, Done done);
+  // The names that a search in progress waits for.
+  std::vector<std::string> unanswered() const;
 
  private:
   class Impl;
   std::shared_ptr<Impl> impl_;
 };
 
-// Waits for the answer. Runs `io` meanwhile; ends early, with an empty set, when a signal is
-// waiting.
+// Waits for the answer, and tells the observer of it. Runs `io` meanwhile; ends early, with an
+// empty set, when a signal is waiting.
 std::set<std::string> find_local_hosts(boost::asio::io_context& io, const Signals& signals,
-                                       const std::vector<HostSlots>& hosts);
+                                       const std::vector<HostSlots>& hosts, Observer& observer);
 
 }  // namespace hvd::driver

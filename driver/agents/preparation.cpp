@@ -232,7 +232,7 @@ Result<Preparation> prepare(boost::asio::io_context& io, const Signals& signals,
   }
 
   const bool reached = (!spec.join || spec.elastic) && !spec.slurm;
-  if (reached) preparation.local = find_local_hosts(io, signals, preparation.hosts);
+  if (reached) preparation.local = find_local_hosts(io, signals, preparation.hosts, observer);
   return preparation;
 }
 

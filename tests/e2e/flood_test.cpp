@@ -66,5 +66,22 @@ TEST_F(FloodedJobTest, AKilledWorkerIsReplacedAmidSilentConnections) {
       << end.err;
 }
 
+// The rendezvous, the page, the metrics, agents that join, and the ranks' control and data
+// connections.
+TEST_F(FloodedJobTest, NightlyTenThousandConnectionsToEachListenerDisturbNobody) {
+  Process& job = start_training({"-np", "2", "--min-np", "2", "--status-page", "--metrics-bind",
+                                 "127.0.0.1:0", "-H", "localhost:2", "--join-bind", "127.0.0.1:0",
+                                 "--token-file", (directory() / "token").string()});
+  ASSERT_NE(step_logs().wait_for_world(2, 0), 0) << step_logs().summary() << job.err();
+  const auto ports = listening_ports(processes());
+  EXPECT_GE(ports.size(), 6U);
+  for (const auto port : ports) {
+    const SilentCrowd crowd({"127.0.0.1", port}, 10'000);
+    ASSERT_TRUE(crowd.wait_for(10'000)) << port;
+    EXPECT_TRUE(step_logs().wait_for_steps_more(20)) << step_logs().summary() << job.err();
+  }
+  finish(job);
+}
+
 }  // namespace
 }  // namespace hvd::test

@@ -1,6 +1,9 @@
 #include "tests/e2e/job_test.h"
 
 #include <csignal>
+#include <filesystem>
+#include <sstream>
+#include <system_error>
 #include <unistd.h>
 
 #include "base/security/crypto.h"
@@ -132,6 +135,32 @@ std::vector<std::string> lines_of_rank(const std::string& text, int rank,
     if (line.starts_with(prefix)) lines.push_back(line.substr(prefix.size()));
   }
   return lines;
+}
+
+std::set<std::uint16_t> listening_ports(const std::vector<pid_t>& processes) {
+  std::set<std::string> sockets;
+  for (const pid_t pid : processes) {
+    std::error_code gone;
+    for (std::filesystem::directory_iterator at(cat("/proc/", pid, "/fd"), gone), end;
+         !gone && at != end; at.increment(gone)) {
+      const std::string target = std::filesystem::read_symlink(at->path(), gone);
+      if (target.starts_with("socket:[")) sockets.insert(target.substr(8, target.size() - 9));
+    }
+  }
+  std::set<std::uint16_t> ports;
+  for (const char* const table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    for (const auto& line : lines_of(read_file(table))) {
+      std::istringstream fields(line);
+      std::string number, local, remote, state, word, inode;
+      fields >> number >> local >> remote >> state;
+      for (int i = 0; i < 5; ++i) fields >> word;
+      fields >> inode;
+      if (state != "0A" || sockets.count(inode) == 0) continue;
+      ports.insert(
+          static_cast<std::uint16_t>(std::stoul(local.substr(local.rfind(':') + 1), nullptr, 16)));
+    }
+  }
+  return ports;
 }
 
 }  // namespace hvd::test

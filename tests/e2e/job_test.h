@@ -3,9 +3,11 @@
 // so that the fixture can tell at the end that none is left, and make it so.
 #pragma once
 
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -64,6 +66,9 @@ std::map<int, pid_t> wait_for_workers(Process& job, const std::string& word, int
 
 // Direct children of a process that run the program with this name (as /proc/PID/comm says it).
 std::vector<pid_t> children_named(pid_t parent, const std::string& name);
+
+// Ports of 127.0.0.1 or of all addresses on which these processes listen.
+std::set<std::uint16_t> listening_ports(const std::vector<pid_t>& processes);
 
 // The lines of a text, without their ends.
 std::vector<std::string> lines_of(const std::string& text);

@@ -43,6 +43,7 @@ hvd_test(hvd_e2e_test
   ${e2e}/elastic_faults_test.cpp
   ${e2e}/elastic_job.cpp
   ${e2e}/elastic_replaced_test.cpp
+  ${e2e}/exhaustion_test.cpp
   ${e2e}/failure_test.cpp
   ${e2e}/flood_test.cpp
   ${e2e}/group_restart_test.cpp

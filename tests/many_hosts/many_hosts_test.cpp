@@ -27,6 +27,16 @@ void ManyHostsTest::place(const Words& programs) {
   }
 }
 
+void ManyHostsTest::place_python_package(Host& host) {
+  const std::filesystem::path package = HVD_BUILD_DIR "/python/hvd";
+  for (const auto& file : std::filesystem::recursive_directory_iterator(package)) {
+    if (!file.is_regular_file()) continue;
+    const auto name = file.path().lexically_relative(package);
+    host.place(file.path(), cat("/root/python/hvd/", name.string()));
+  }
+  host.place(HVD_BUILD_DIR "/lib/libhvd.so.0", "/root/python/libhvd.so.0");
+}
+
 Process& ManyHostsTest::start(const Words& words, const ProcessOptions& options) {
   Words command{binary("hvdrun")};
   command.insert(command.end(), words.begin(), words.end());

@@ -25,6 +25,8 @@ class ManyHostsTest : public testing::Test {
   Host& host(int number) { return bed_->host(number); }
   // Places programs of this build in every host's /root.
   void place(const Words& programs);
+  // The package of this build in /root/python of a host, and the library that it needs beside it.
+  static void place_python_package(Host& host);
 
   // Starts hvdrun with these arguments on the head, in its /root.
   Process& start(const Words& words, const ProcessOptions& options = {});

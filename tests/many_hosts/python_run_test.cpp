@@ -1,14 +1,10 @@
 // hvd.run() of Python over pretend hosts: the workers of other hosts reach the program that started
 // the job, over IPv4 or IPv6, and have the key that proves it.
-#include <filesystem>
-
 #include "base/text.h"
 #include "tests/many_hosts/many_hosts_test.h"
 
 namespace hvd::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 class PythonRunTest : public ManyHostsTest {
  protected:
@@ -19,15 +15,8 @@ class PythonRunTest : public ManyHostsTest {
     ManyHostsTest::SetUp();
   }
 
-  // The package, the library beside it, and the program, as on every host of a cluster.
   static void place_package(Host& host) {
-    const fs::path package = HVD_BUILD_DIR "/python/hvd";
-    for (const auto& file : fs::recursive_directory_iterator(package)) {
-      if (!file.is_regular_file()) continue;
-      const fs::path name = file.path().lexically_relative(package);
-      host.place(file.path(), (fs::path("/root/python/hvd") / name).string());
-    }
-    host.place(HVD_BUILD_DIR "/lib/libhvd.so.0", "/root/python/libhvd.so.0");
+    place_python_package(host);
     host.place(HVD_SOURCE_DIR "/tests/many_hosts/run_function.py");
   }
 

@@ -26,12 +26,13 @@ target_link_libraries(conforms PRIVATE hvd_worker GTest::gtest)
 # The extension of a build with sanitizers does not load into a Python without them.
 set(python_tests "")
 if(HVD_BUILD_PYTHON AND NOT HVD_SANITIZE)
-  set(python_tests ${many_hosts}/python_run_test.cpp)
+  set(python_tests ${many_hosts}/python_run_test.cpp ${many_hosts}/replaced_pickle_test.cpp)
 endif()
 
 hvd_test(hvd_jobs_on_hosts_test
   ${CMAKE_CURRENT_SOURCE_DIR}/e2e/job_test.cpp
   ${many_hosts}/addresses_test.cpp
+  ${many_hosts}/chaos_test.cpp
   ${many_hosts}/conformance_test.cpp
   ${many_hosts}/elastic_faults_test.cpp
   ${many_hosts}/elastic_test.cpp
@@ -40,6 +41,7 @@ hvd_test(hvd_jobs_on_hosts_test
   ${many_hosts}/many_hosts_test.cpp
   ${many_hosts}/ports_test.cpp
   ${python_tests}
+  ${many_hosts}/relay.cpp
   ${many_hosts}/secrets_test.cpp
   ${many_hosts}/tampering_test.cpp
   ${many_hosts}/training_test.cpp

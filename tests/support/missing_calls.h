@@ -10,9 +10,13 @@
 
 namespace hvd::test {
 
-// Names as in <sys/syscall.h>: "close_range", "pidfd_open", "getrandom". For good. False if the
+// Names as in <sys/syscall.h>: "close_range", "pidfd_open", ... For good. False if the
 // kernel takes no such filter, or a name is not known here.
 bool take_away(const std::vector<std::string>& calls, int error);
+
+// What the default filter of Docker and of Kubernetes' runtimes takes away from a container without
+// capabilities.
+bool take_away_as_containers_do();
 
 // The same for the watch of this descriptor by an epoll, as if the user had no more of them
 // (fs.epoll.max_user_watches).

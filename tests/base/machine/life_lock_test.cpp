@@ -1,5 +1,6 @@
 #include "base/machine/life_lock.h"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 
 #include "base/machine/proc.h"
 #include "base/text.h"
+#include "tests/support/missing_calls.h"
 
 namespace hvd {
 namespace {
@@ -65,6 +67,26 @@ TEST(LifeLock, TellsOfAThreadThatHoldsItForItsProcess) {
   }
   EXPECT_TRUE(lock->wait_for_end());
   EXPECT_EQ(reap(child), SIGKILL);
+}
+
+// A filter for system calls may refuse what the C library asks for each thread.
+TEST(LifeLock, IsLeftFreeWhereTheKernelWouldNotGiveItUp) {
+  auto lock = LifeLock::make();
+  ASSERT_TRUE(lock.ok());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto own = LifeLock::open(lock->duplicate().get());
+    if (!test::take_away({"set_robust_list"}, EPERM)) ::_exit(77);
+    std::thread([&own] {
+      own->hold();
+      ::_exit(3);
+    }).join();
+  }
+  const int status = reap(child);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "this kernel takes no filter for system calls";
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+  lock->stop();
+  EXPECT_FALSE(lock->wait_for_end());
 }
 
 TEST(LifeLock, EndsItsWaitWhenItIsStopped) {
