@@ -20,6 +20,11 @@ hvd_test(hvd_api_test
   LIBRARIES hvd
   LABELS unit asan)
 
+hvd_test(hvd_shards_test
+  worker/shards/tree_test.cpp
+  LIBRARIES hvd_worker
+  LABELS unit asan)
+
 hvd_test(hvd_launch_test
   worker/launch/launched_world_test.cpp
   LIBRARIES hvd_worker
@@ -30,6 +35,11 @@ add_executable(hvd_gradients_program worker/gradients_errors.cpp worker/gradient
 hvd_compile_options(hvd_gradients_program)
 target_compile_definitions(hvd_gradients_program PRIVATE HVD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 target_link_libraries(hvd_gradients_program PRIVATE hvd)
+
+add_executable(hvd_shards_program worker/shards/program.cpp runtime/tsan_options.cpp)
+hvd_compile_options(hvd_shards_program)
+target_compile_definitions(hvd_shards_program PRIVATE HVD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+target_link_libraries(hvd_shards_program PRIVATE hvd)
 
 add_executable(hvd_framework_program worker/framework_program.cpp runtime/tsan_options.cpp)
 hvd_compile_options(hvd_framework_program)
@@ -54,10 +64,11 @@ hvd_test(hvd_seam_test
   worker/launch/lost_launch_test.cpp
   worker/launch/other_launcher_test.cpp
   worker/launch/slurm_test.cpp
+  worker/shards/reducer_test.cpp
   LIBRARIES nlohmann_json::nlohmann_json
   LABELS e2e
   TIMEOUT 300)
-add_dependencies(hvd_seam_test hvdrun hvd-agent hvd_gradients_program hvd_c_api_program hvd_c_elastic_program
+add_dependencies(hvd_seam_test hvdrun hvd-agent hvd_gradients_program hvd_shards_program hvd_c_api_program hvd_c_elastic_program
   hvd_framework_program hvd_worker_program)
 
 # Collectives over MPI. Programs that use it besides are compiled for one MPI.

@@ -27,6 +27,7 @@
 #include <hvd/objects.h>
 #include <hvd/process_set.h>
 #include <hvd/sampler.h>
+#include <hvd/shards.h>
 #include <hvd/shared_memory.h>
 #include <hvd/sparse.h>
 #include <hvd/tensor.h>

@@ -1,0 +1,113 @@
+// hvd::ShardReducer, by as many ranks as there are: `hvd_shards_program SCENARIO`.
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <hvd/hvd.h>
+
+#include "tests/e2e/programs/check.h"
+
+namespace {
+
+using check::same;
+using hvd::ShardRange;
+
+using Floats = std::vector<float>;
+
+// Numbers of all magnitudes: any other order of additions gives another sum.
+Floats gradient_of(int shard, std::uint64_t step, std::size_t size) {
+  hvd::ShardRandom random(7, shard, step);
+  Floats values(size);
+  for (auto& value : values) {
+    value = (random.uniform() - 0.5F) * static_cast<float>(1U << random() % 24);
+  }
+  return values;
+}
+
+// As one process computes it that has all shards, without the reducer.
+Floats sum_of(int first, int last, std::uint64_t step, std::size_t size) {
+  if (last - first == 1) return gradient_of(first, step, size);
+  int left = 1;
+  while (2 * left < last - first) left *= 2;
+  auto sum = sum_of(first, first + left, step, size);
+  const auto right = sum_of(first + left, last, step, size);
+  for (std::size_t i = 0; i < size; ++i) sum[i] += right[i];
+  return sum;
+}
+
+// Two steps, with sizes that no number of ranks divides.
+void check_shards(int shards, hvd::ReduceOp op) {
+  hvd::ShardReducer reducer({.shards = shards, .op = op});
+  Floats weight(20'003);
+  Floats bias(7);
+  Floats none;
+  std::vector<std::int64_t> counts(3);
+  reducer.add("weight", weight);
+  reducer.add("bias", bias);
+  reducer.add("none", none);
+  reducer.add("counts", counts);
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    for (const int shard : reducer.own()) {
+      const auto all = gradient_of(shard, step, weight.size() + bias.size());
+      weight.assign(all.begin(), all.end() - 7);
+      bias.assign(all.end() - 7, all.end());
+      counts.assign(3, shard + 1);
+      reducer.ready(shard);
+    }
+    reducer.synchronize();
+
+    auto expected = sum_of(0, shards, step, weight.size() + bias.size());
+    std::int64_t count = std::int64_t{shards} * (shards + 1) / 2;
+    if (op == hvd::Average) {
+      for (auto& value : expected) value /= static_cast<float>(shards);
+      count /= shards;
+    }
+    same(weight, Floats(expected.begin(), expected.end() - 7), "weight");
+    same(bias, Floats(expected.end() - 7, expected.end()), "bias");
+    same(counts, std::vector<std::int64_t>(3, count), "counts");
+  }
+}
+
+void work() {
+  hvd::init();
+  for (const int shards : {1, 2, 13, 16, 64}) {
+    check_shards(shards, hvd::Sum);
+    check_shards(shards, hvd::Average);
+  }
+  check::say_ok();
+}
+
+void refused(const std::string& said, const std::function<void()>& call) {
+  check::throws<hvd::InvalidArgumentError>("a mistake", {said}, call);
+}
+
+void mistakes() {
+  hvd::init();
+  refused("from 1 to", [] { hvd::ShardReducer({.shards = 0}); });
+  refused("Average or Sum", [] { hvd::ShardReducer({.shards = 2, .op = hvd::Max}); });
+  hvd::ShardReducer reducer({.shards = 16});
+  Floats weight(3);
+  reducer.add("weight", weight);
+  refused("was added before", [&] { reducer.add("weight", weight); });
+  refused("the name is empty", [&] { reducer.add("", weight); });
+  refused("no gradient 1", [&] { reducer.rebind(1, weight.data()); });
+
+  const ShardRange own = reducer.own();
+  refused("the next one is", [&] { reducer.ready(own.first + 1); });
+  refused("the next one is", [&] { reducer.synchronize(); });
+  reducer.ready(own.first);
+  refused("a step has begun", [&] { reducer.add("bias", weight); });
+  reducer.reset();
+  for (const int shard : own) reducer.ready(shard);
+  refused("all of them are ready", [&] { reducer.ready(own.last); });
+  reducer.synchronize();
+  check::say_ok();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return check::run(argc, argv, {{"work", work}, {"mistakes", mistakes}});
+}
