@@ -117,7 +117,7 @@ Outcome run_job(const JobSpec& spec, Observer& observer, StopRequest* stop) {
     sockets.metrics = *std::move(listening);
   }
   if (spec.page) {
-    auto listening = listen_tcp(spec.page->bind, spec.page->ports);
+    auto listening = listen_for_page(spec.page->bind, spec.page->ports);
     if (!listening.ok()) {
       return failed_outcome(listening.status().with_context("--status-page").message());
     }

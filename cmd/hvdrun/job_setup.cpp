@@ -221,7 +221,7 @@ Result<std::optional<MetricsListener>> metrics_listener(const SettingsReader& se
 
 Result<std::optional<driver::PageSpec>> page_spec(const SettingsReader& settings) {
   if (!settings.has("status-page")) return std::optional<driver::PageSpec>();
-  auto bind = rendezvous::parse_bind_address(settings.text("status-page"));
+  auto bind = parse_page_address(settings.text("status-page"));
   if (!bind.ok()) return bind.status().with_context("--status-page");
   return std::optional(driver::PageSpec{std::move(*bind)});
 }

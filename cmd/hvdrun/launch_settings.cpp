@@ -238,8 +238,8 @@ constexpr std::array kLaunchSettings{
     Knob{.flag = "status-page",
          .config_key = "status_page.bind",
          .type = KnobType::text,
-         .help = "Show the job on a page for browsers at this address (without one: 127.0.0.1:0), "
-                 "and print the link to it"},
+         .help = "Show the job on a page for browsers at this address (without one: a loopback "
+                 "address of its own), and print the link to it"},
     Knob{.flag = "metrics-bind",
          .config_key = "metrics.bind",
          .type = KnobType::text,

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "base/labels.h"
-#include "base/socket.h"
 #include "base/text.h"
 #include "cmd/hvdrun/elastic_setup.h"
 #include "discovery/hosts.h"
@@ -39,7 +38,7 @@ bool is_pair(const Knob& setting) { return setting.flag == "blacklist-cooldown-r
 
 std::optional<std::string> value_without_one(const Knob& setting) {
   if (setting.flag != "status-page") return std::nullopt;
-  return "127.0.0.1:0";
+  return cat(kOwnLoopback, ":0");
 }
 
 std::string list_text(const std::vector<std::string>& items) { return join(items, "\n"); }
@@ -75,8 +74,16 @@ std::optional<std::vector<std::string>> parse_interfaces(std::string_view text) 
 }
 
 static bool is_bind_address(const Knob& setting) {
-  return setting.flag == "join-bind" || setting.flag == "metrics-bind" ||
-         setting.flag == "status-page";
+  return setting.flag == "join-bind" || setting.flag == "metrics-bind";
+}
+
+Result<SocketAddress> parse_page_address(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon != std::string_view::npos && text.substr(0, colon) == kOwnLoopback) {
+    const auto port = parse_number<std::uint16_t>(text.substr(colon + 1));
+    if (port) return SocketAddress{{}, *port};
+  }
+  return rendezvous::parse_bind_address(text);
 }
 
 Result<std::string> setting_value(const Knob& setting, std::string_view text,
@@ -110,6 +117,9 @@ Result<std::string> setting_value(const Knob& setting, std::string_view text,
   }
   if (is_bind_address(setting)) {
     HVD_RETURN_IF_ERROR(rendezvous::parse_bind_address(text).status().with_context(shown_as));
+  }
+  if (setting.flag == "status-page") {
+    HVD_RETURN_IF_ERROR(parse_page_address(text).status().with_context(shown_as));
   }
   if (is_pair(setting) && !parse_seconds_range(text)) {
     return refuse("two numbers of seconds, the shorter first: 10 100");

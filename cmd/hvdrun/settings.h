@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/knobs.h"
+#include "base/socket.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -40,6 +41,10 @@ bool is_pair(const Knob& setting);
 // The value that a flag without one stands for; nothing: the flag needs a value. The next argument
 // is the value of such a flag if it looks like an address.
 std::optional<std::string> value_without_one(const Knob& setting);
+// The address of --status-page as driver::PageSpec has it. In place of an address, `loopback` is
+// one of the job's own.
+inline constexpr std::string_view kOwnLoopback = "loopback";
+Result<SocketAddress> parse_page_address(std::string_view text);
 std::string list_text(const std::vector<std::string>& items);
 std::vector<std::string> list_items(std::string_view text);
 

@@ -62,7 +62,8 @@ struct MetricsSpec {
 
 // A page in a browser shows the job while it runs.
 struct PageSpec {
-  SocketAddress bind;  // port 0: any, or one of `ports`
+  // Port 0: any, or one of `ports`. An empty host: a loopback address of this job's own.
+  SocketAddress bind;
   ListenPorts ports = {};
 };
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <boost/beast/core/string.hpp>
-
 #include "base/text.h"
 #include "driver/status/page_files.h"
 
@@ -41,7 +39,8 @@ std::string PageAccess::make_key(TimePoint now) {
   return to_hex(keys_.back().secret.bytes());
 }
 
-// "127.0.0.1:4000", "[::1]:4000", "localhost:4000": names that no stranger can have.
+// "127.0.0.1:4000", "[::1]:4000": a stranger's server can have any name, but no address of ours.
+// `localhost` is refused, too, since every job and every user of the machine shares that site.
 bool PageAccess::is_named_by(std::string_view host) const {
   std::string_view name = host;
   std::uint16_t port = kHttpPort;
@@ -52,7 +51,6 @@ bool PageAccess::is_named_by(std::string_view host) const {
     port = parse_number<std::uint16_t>(host.substr(colon + 1)).value_or(0);
   }
   if (port != bound_.port) return false;
-  if (boost::beast::iequals(name, "localhost")) return true;
 
   const bool bracketed = name.size() > 2 && name.front() == '[' && name.back() == ']';
   if (bracketed) name = name.substr(1, name.size() - 2);
@@ -77,8 +75,7 @@ bool PageAccess::shows_token(const HttpRequest& request) const {
 
 PageAccess::Verdict PageAccess::judge(const HttpRequest& request, TimePoint now) {
   if (!is_named_by(request.host)) {
-    return refusal(403, cat("This page is only shown under the address of its machine or "
-                            "localhost, with port ",
+    return refusal(403, cat("This page is only shown under an address, not a name, and with port ",
                             bound_.port, ". Through ssh -L, give both ends this port."));
   }
   const bool from_here = request.fetch_site.empty() || request.fetch_site == "same-origin" ||

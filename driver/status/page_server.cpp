@@ -1,12 +1,14 @@
 #include "driver/status/page_server.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "base/security/random.h"
 #include "base/text.h"
 #include "driver/status/page_files.h"
 
@@ -50,7 +52,23 @@ SocketAddress reachable(SocketAddress address) {
   return address;
 }
 
+// Neither the net's own address nor the one to all of it, and none that services use: these are in
+// 127.0.0.0/16.
+std::string random_loopback_address() {
+  std::array<unsigned char, 3> random{};
+  fill_random(random.data(), random.size());
+  constexpr unsigned kChoices = 254;  // 1 to 254
+  return cat("127.", 1 + random[0] % kChoices, ".", int{random[1]}, ".", 1 + random[2] % kChoices);
+}
+
 }  // namespace
+
+Result<UniqueFd> listen_for_page(const SocketAddress& bind, const ListenPorts& ports) {
+  if (!bind.host.empty()) return listen_tcp(bind, ports);
+
+  auto own = listen_tcp({random_loopback_address(), bind.port}, ports);
+  return own.ok() ? std::move(own) : listen_tcp({"127.0.0.1", bind.port}, ports);
+}
 
 // The answer to one reader.
 class PageServer::Events : public HttpStream {

@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/descriptors.h"
+#include "base/port_range.h"
 #include "base/socket.h"
 #include "base/status.h"
 #include "driver/status/event_buffer.h"
@@ -29,6 +30,12 @@
 #include "driver/status/page_access.h"
 
 namespace hvd::driver {
+
+// Listens at `bind`, port 0 as for listen_tcp(). An empty host is a random address of 127.0.0.0/8:
+// to a browser the page is then another site than whatever listened, or will, at an address that
+// somebody else can know beforehand, and nothing that such a site has left there concerns the page
+// (a service worker, its storage). 127.0.0.1 takes its place where the system has no other.
+Result<UniqueFd> listen_for_page(const SocketAddress& bind, const ListenPorts& ports);
 
 class PageServer {
  public:

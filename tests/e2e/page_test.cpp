@@ -2,6 +2,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -28,7 +29,7 @@ TEST_F(PageTest, TheLinkOpensThePageOnce) {
   Process& job = start_training({"-np", "2", "--min-np", "1", "--status-page"});
   const std::string link = link_of(job);
   const SocketAddress server = server_of(link);
-  EXPECT_EQ(server.host, "127.0.0.1");
+  EXPECT_TRUE(server.host.starts_with("127.")) << link;
   ASSERT_TRUE(step_logs().wait_for_step(2)) << job.err();
 
   for (const char* const path : {"/status", "/events", "/none"}) {
@@ -51,6 +52,44 @@ TEST_F(PageTest, TheLinkOpensThePageOnce) {
   EXPECT_EQ(code_of(get(server, "/status", cat(token, "Origin: http://evil.example\r\n"))), "403");
   EXPECT_EQ(code_of(get(server, "/status", cat(token, "Sec-Fetch-Site: cross-site\r\n"))), "403");
   finish(job);
+}
+
+// To a browser an address and a port are a site. What a neighbour's server has left in the browser
+// under a site that it knew beforehand, such as a service worker, would see the page's token.
+TEST_F(PageTest, EachJobsPageIsASiteThatNobodyCouldPrepare) {
+  std::set<std::string> hosts;
+  for (int i = 0; i < 3; ++i) {
+    Process& job = start({"-np", "1", "--status-page", "sleep", "1000"});
+    const std::string link = link_of(job);
+    const SocketAddress server = server_of(link);
+    EXPECT_TRUE(server.host.starts_with("127.")) << link;
+    EXPECT_FALSE(server.host.starts_with("127.0.")) << link;
+    EXPECT_FALSE(server.host.ends_with(".0") || server.host.ends_with(".255")) << link;
+    hosts.insert(server.host);
+
+    // It is nowhere else, and `localhost` is no name of it.
+    EXPECT_FALSE(connect_tcp({"127.0.0.1", server.port}, Clock::now() + kGenerous).ok());
+    const std::string named =
+        receive(send(server, cat("GET / HTTP/1.1\r\nHost: localhost:", server.port, "\r\n\r\n")));
+    EXPECT_EQ(code_of(named), "403") << named;
+    EXPECT_EQ(code_of(get(server, "/status", open(link))), "200");
+    job.signal(SIGTERM);
+    EXPECT_EQ(job.wait().code, 143);
+  }
+  EXPECT_EQ(hosts.size(), 3U);
+}
+
+// As in some containers: one address of the loopback network, and no other.
+TEST_F(PageTest, WhereThereIsNoOtherLoopbackAddressTheUsualOneIsTaken) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make a network namespace here";
+  const std::string hvdrun = binary("hvdrun");
+  const ExitStatus end =
+      run({"unshare", "-n", "sh", "-c",
+           cat("ip link set lo up && ip address flush dev lo && ip address add 127.0.0.1/32 dev lo "
+               "&& exec ",
+               hvdrun, " -np 1 --status-page true")});
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_TRUE(link_in(end.err).starts_with("http://127.0.0.1:")) << end.err;
 }
 
 TEST_F(PageTest, EventsTellOfALossAndOfTheEnd) {

@@ -171,13 +171,13 @@ TEST(Options, HorovodsSshFlagsAndOurs) {
 // The next argument is the flag's value if it looks like an address, and else the program.
 TEST(Options, TheStatusPageNeedsNoAddress) {
   for (const Arguments& flags : std::vector<Arguments>{{"--status-page"},
-                                                       {"--status-page", "127.0.0.1:0"},
-                                                       {"--status-page=127.0.0.1:0"},
+                                                       {"--status-page", "loopback:0"},
+                                                       {"--status-page=loopback:0"},
                                                        {"--status-page", "--"}}) {
     Arguments words = flags;
     words.emplace_back("./train");
     const auto line = parsed(words);
-    EXPECT_EQ(value(line, "status-page"), "127.0.0.1:0");
+    EXPECT_EQ(value(line, "status-page"), "loopback:0");
     EXPECT_EQ(line.command, Arguments{"./train"});
   }
   EXPECT_EQ(value(parsed({"./train"}), "status-page"), "(none)");

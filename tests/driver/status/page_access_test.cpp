@@ -133,19 +133,34 @@ TEST_F(PageAccessTest, OnlyGetIsAnswered) {
 }
 
 // The name of a stranger's server may lead here (DNS rebinding).
-TEST_F(PageAccessTest, TheHostIsAnAddressOrLocalhostWithThisPort) {
+TEST_F(PageAccessTest, TheHostIsAnAddressWithThisPort) {
   for (const char* const host :
-       {"127.0.0.1:4000", "localhost:4000", "LOCALHOST:4000", "[::1]:4000", "10.0.0.1:4000"}) {
+       {"127.0.0.1:4000", "127.83.22.9:4000", "[::1]:4000", "10.0.0.1:4000"}) {
     HttpRequest request = with_token("/status");
     request.host = host;
     EXPECT_EQ(judge(request), 200U) << host;
   }
   const std::string key = access_.make_key(now_);
-  for (const char* const host :
-       {"", "evil.example:4000", "evil.example", "127.0.0.1", "localhost", "127.0.0.1:4001",
-        "127.0.0.1.evil.example:4000", "localhost.evil.example:4000", "127.0.0.1:", ":4000",
-        "::1:4000", "[::1]", "[evil.example]:4000", "[127.0.0.1]:4000", "user@127.0.0.1:4000",
-        ",127.0.0.1:4000", "127.0.0.1:4000,evil.example"}) {
+  for (const char* const host : {"",
+                                 "evil.example:4000",
+                                 "evil.example",
+                                 "127.0.0.1",
+                                 "localhost",
+                                 "localhost:4000",
+                                 "LOCALHOST:4000",
+                                 "localhost.:4000",
+                                 "127.0.0.1:4001",
+                                 "127.0.0.1.evil.example:4000",
+                                 "localhost.evil.example:4000",
+                                 "127.0.0.1:",
+                                 ":4000",
+                                 "::1:4000",
+                                 "[::1]",
+                                 "[evil.example]:4000",
+                                 "[127.0.0.1]:4000",
+                                 "user@127.0.0.1:4000",
+                                 ",127.0.0.1:4000",
+                                 "127.0.0.1:4000,evil.example"}) {
     HttpRequest request = with_token("/status");
     request.host = host;
     EXPECT_EQ(judge(request), 403U) << host;
