@@ -1,5 +1,8 @@
 #include "base/frame.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "base/text.h"
 #include "base/wire.h"
 
@@ -10,6 +13,32 @@ std::string encode_frame(std::uint16_t kind, std::string_view payload) {
       WireWriter().u32(static_cast<std::uint32_t>(payload.size() + 2)).u16(kind).take();
   bytes += payload;
   return bytes;
+}
+
+void FrameDecoder::feed(std::string_view bytes) {
+  if (buffer_.size() + bytes.size() <= buffer_.capacity()) {
+    buffer_ += bytes;
+    return;
+  }
+  // As the string would grow by itself, but that it leaves the old bytes behind.
+  std::string larger;
+  larger.reserve(std::max(2 * buffer_.capacity(), buffer_.size() + bytes.size()));
+  larger.append(buffer_).append(bytes);
+  buffer_.swap(larger);
+  ::explicit_bzero(larger.data(), larger.size());
+}
+
+// Bytes that are not needed any more, at the beginning of those that are held.
+void FrameDecoder::drop(std::size_t count) {
+  ::explicit_bzero(buffer_.data() + consumed_, count);
+  consumed_ += count;
+  if (consumed_ == buffer_.size()) {
+    buffer_.clear();
+    consumed_ = 0;
+  } else if (consumed_ > (std::size_t{1} << 20)) {
+    buffer_.erase(0, consumed_);
+    consumed_ = 0;
+  }
 }
 
 Result<std::optional<Frame>> FrameDecoder::next() {
@@ -24,21 +53,13 @@ Result<std::optional<Frame>> FrameDecoder::next() {
   Frame frame;
   frame.kind = WireReader(rest.substr(4, 2)).u16();
   frame.payload = rest.substr(kFrameHeaderSize, length - 2);
-  consumed_ += 4 + length;
-  if (consumed_ == buffer_.size()) {
-    buffer_.clear();
-    consumed_ = 0;
-  } else if (consumed_ > (std::size_t{1} << 20)) {
-    buffer_.erase(0, consumed_);
-    consumed_ = 0;
-  }
+  drop(4 + length);
   return std::optional<Frame>(std::move(frame));
 }
 
 std::string FrameDecoder::take_rest() {
   std::string rest = buffer_.substr(consumed_);
-  buffer_.clear();
-  consumed_ = 0;
+  drop(rest.size());
   return rest;
 }
 

@@ -24,12 +24,13 @@ struct Frame {
 std::string encode_frame(std::uint16_t kind, std::string_view payload);
 
 // Bytes in, frames out. A frame that claims more than `max_size` bytes is an error at once, before
-// anything is allocated for it; after an error the stream is lost. For one thread.
+// anything is allocated for it; after an error the stream is lost. What was given out is
+// overwritten here, since it may hold the job's token. For one thread.
 class FrameDecoder {
  public:
   explicit FrameDecoder(std::size_t max_size = kDefaultMaxFrame) : max_size_(max_size) {}
 
-  void feed(std::string_view bytes) { buffer_ += bytes; }
+  void feed(std::string_view bytes);
   // The next whole frame, or nothing yet, or data_loss.
   Result<std::optional<Frame>> next();
   // True if bytes of an unfinished frame are held: an end of file now cuts a message short.
@@ -39,6 +40,8 @@ class FrameDecoder {
   std::string take_rest();
 
  private:
+  void drop(std::size_t count);
+
   std::size_t max_size_;
   std::string buffer_;
   std::size_t consumed_ = 0;

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/descriptors.h"
+#include "base/security/secret_memory.h"
 #include "base/security/trusted_file.h"
 #include "base/security/written_file.h"
 #include "base/text.h"
@@ -60,6 +61,7 @@ Result<std::string> read_token_file(const std::string& path) {
     if (got < 0) return Status::from_errno(what, errno);
     if (got == 0) break;
     text.append(buffer.data(), static_cast<std::size_t>(got));
+    wipe(buffer.data(), buffer.size());
   }
   return std::string(trim(text));
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
@@ -22,7 +23,7 @@ Result<Token> Token::from_bytes(std::string_view bytes) {
     return Status(Code::invalid_argument, cat("a token has ", kSize, " bytes, not ", bytes.size()));
   }
   Token token;
-  std::copy(bytes.begin(), bytes.end(), token.bytes_.begin());
+  token.bytes_.assign(bytes.data());
   return token;
 }
 
@@ -32,11 +33,9 @@ Result<Token> Token::from_hex(std::string_view digits) {
     return Status(Code::invalid_argument, cat("a token is ", 2 * kSize, " hexadecimal digits"));
   }
   auto token = from_bytes(*bytes);
-  OPENSSL_cleanse(bytes->data(), bytes->size());
+  wipe(*bytes);
   return token;
 }
-
-Token::~Token() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
 
 std::string random_bytes(std::size_t count) {
   std::string bytes(count, '\0');
@@ -71,52 +70,54 @@ std::string hmac_sha1(std::string_view key, std::string_view bytes) {
   return digest;
 }
 
-void wipe(Digest& secret) { OPENSSL_cleanse(secret.data(), secret.size()); }
-
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-struct Mac::State {
-  EVP_MAC_CTX* context = nullptr;
-  ~State() { EVP_MAC_CTX_free(context); }
-};
+namespace {
 
-Mac::Mac(const Token& key) : state_(std::make_unique<State>()) {
-  EVP_MAC* const hmac = EVP_MAC_fetch(nullptr, "HMAC", nullptr);
-  state_->context = EVP_MAC_CTX_new(hmac);
-  EVP_MAC_free(hmac);
+// Looked up once, and never freed: other threads may be using it when the process ends.
+EVP_MAC* hmac() {
+  static EVP_MAC* const fetched = EVP_MAC_fetch(nullptr, "HMAC", nullptr);
+  return fetched;
+}
+
+using MacContext = std::unique_ptr<EVP_MAC_CTX, decltype(&EVP_MAC_CTX_free)>;
+
+MacContext begin_mac(const Token& key) {
+  MacContext context(EVP_MAC_CTX_new(hmac()), EVP_MAC_CTX_free);
   std::string digest_name = "SHA256";
   const OSSL_PARAM parameters[] = {
       OSSL_PARAM_construct_utf8_string("digest", digest_name.data(), 0),
       OSSL_PARAM_construct_end()};
   const auto bytes = key.bytes();
   // Without HMAC-SHA256 nothing could be authenticated; there is no way to go on.
-  if (state_->context == nullptr ||
-      EVP_MAC_init(state_->context, reinterpret_cast<const unsigned char*>(bytes.data()),
-                   bytes.size(), parameters) != 1) {
+  if (!context || EVP_MAC_init(context.get(), reinterpret_cast<const unsigned char*>(bytes.data()),
+                               bytes.size(), parameters) != 1) {
     std::abort();
   }
+  return context;
 }
 
-Mac::Mac(Mac&&) noexcept = default;
-Mac& Mac::operator=(Mac&&) noexcept = default;
-Mac::~Mac() = default;
+}  // namespace
 
+// The context has a copy of the key in ordinary memory, which is overwritten when it is freed: so
+// none is kept from one use to the next.
 Digest Mac::operator()(std::initializer_list<std::string_view> parts) const {
+  const MacContext context = begin_mac(key_);
   Digest digest{};
   std::size_t length = 0;
-  bool fine = EVP_MAC_init(state_->context, nullptr, 0, nullptr) == 1;  // again, with the same key
+  bool fine = true;
   for (const auto part : parts) {
     std::array<unsigned char, 8> size{};
     for (std::size_t i = 0; i < size.size(); ++i) {
       size[i] = static_cast<unsigned char>(static_cast<std::uint64_t>(part.size()) >> (8 * i));
     }
-    fine = fine && EVP_MAC_update(state_->context, size.data(), size.size()) == 1 &&
-           EVP_MAC_update(state_->context, reinterpret_cast<const unsigned char*>(part.data()),
+    fine = fine && EVP_MAC_update(context.get(), size.data(), size.size()) == 1 &&
+           EVP_MAC_update(context.get(), reinterpret_cast<const unsigned char*>(part.data()),
                           part.size()) == 1;
   }
-  fine = fine && EVP_MAC_final(state_->context, digest.data(), &length, digest.size()) == 1;
+  fine = fine && EVP_MAC_final(context.get(), digest.data(), &length, digest.size()) == 1;
   if (!fine) std::abort();
   return digest;
 }

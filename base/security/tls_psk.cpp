@@ -4,7 +4,6 @@
 #include <array>
 #include <limits>
 #include <openssl/bio.h>
-#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
@@ -67,9 +66,8 @@ Status failure_of(unsigned long error) {
 
 struct TlsPsk::Shared {
   Side side = Side::client;
-  Digest key{};
+  SecretBytes key;
   Context context;
-  ~Shared() { OPENSSL_cleanse(key.data(), key.size()); }
 };
 
 struct TlsSession::State {
@@ -90,7 +88,7 @@ struct TlsSession::State {
     SSL_SESSION* const session = SSL_SESSION_new();
     const SSL_CIPHER* const suite = SSL_CIPHER_find(ssl, kKeyedSuite.data());
     if (session == nullptr || suite == nullptr ||
-        SSL_SESSION_set1_master_key(session, shared->key.data(), shared->key.size()) != 1 ||
+        SSL_SESSION_set1_master_key(session, shared->key.data(), SecretBytes::kSize) != 1 ||
         SSL_SESSION_set_cipher(session, suite) != 1 ||
         SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) != 1) {
       SSL_SESSION_free(session);
@@ -128,7 +126,9 @@ struct TlsSession::State {
 Result<TlsPsk> TlsPsk::create(Side side, const Token& token) {
   auto shared = std::make_shared<Shared>();
   shared->side = side;
-  shared->key = Mac(token)({"hvd TLS 1.3 pre-shared key"});
+  Digest key = Mac(token)({"hvd TLS 1.3 pre-shared key"});
+  shared->key.assign(key.data());
+  wipe(key);
   shared->context.reset(
       SSL_CTX_new(side == Side::client ? TLS_client_method() : TLS_server_method()));
   SSL_CTX* const context = shared->context.get();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <unistd.h>
 #include <utility>
 
@@ -13,6 +14,7 @@ Status DriverLink::receive() {
   const ssize_t got = ::read(in_.get(), buffer.data(), buffer.size());
   if (got > 0) {
     decoder_.feed({buffer.data(), static_cast<std::size_t>(got)});
+    ::explicit_bzero(buffer.data(), static_cast<std::size_t>(got));  // the job's token is in some
     return {};
   }
   if (got == 0) return {Code::unavailable, "the driver closed its end of the link"};

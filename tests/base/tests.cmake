@@ -11,6 +11,7 @@ hvd_test(hvd_base_test
   base/machine/gpus_test.cpp
   base/security/handshake_test.cpp
   base/security/sealing_test.cpp
+  base/security/secret_memory_test.cpp
   base/hex_test.cpp
   base/protocol/join_link_test.cpp
   base/labels_test.cpp

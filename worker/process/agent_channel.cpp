@@ -119,6 +119,7 @@ Result<AgentChannel*> AgentChannel::open(const std::string& descriptor,
                                        head->version, " of that link)"));
   }
   auto welcome = worker_link::Welcome::decode(frame->payload);
+  wipe(frame->payload);
   HVD_RETURN_IF_ERROR(welcome.status());
 
   std::optional<WorldDocument> first_world;

@@ -176,7 +176,7 @@ void ProcessWorld::register_end_of_program() {
   if (end_is_registered_) return;
   // The cryptography registers its own end when it is first used. Handlers run in the reverse
   // order, and ours needs the cryptography, so that this has to be used before.
-  const Mac first_use(Token::random());
+  [[maybe_unused]] const Digest first_use = Mac(Token::random())({"first use"});
   ::on_exit([](int exit_code, void*) { instance().end_of_program(exit_code); }, nullptr);
   end_is_registered_ = true;
 }

@@ -1,0 +1,42 @@
+// Memory for keys. It lies on pages of its own that no core dump contains, that the system does not
+// write to swap where it lets this user lock memory (RLIMIT_MEMLOCK), and that a child of fork()
+// finds empty. What a secret leaves behind is overwritten.
+//
+// OpenSSL has such a memory, too. It is not used: a process has only one, of a fixed size, and
+// OpenSSL's own keys, those of the user's program among them, fail once it is full.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+namespace hvd {
+
+// 32 bytes, zero at first. A copy has memory of its own. Throws std::bad_alloc where the system has
+// no page left. Any thread may make, copy and destroy them; each is for one thread at a time.
+class SecretBytes {
+ public:
+  static constexpr std::size_t kSize = 32;
+
+  SecretBytes();
+  SecretBytes(const SecretBytes& other);
+  SecretBytes& operator=(const SecretBytes& other);
+  ~SecretBytes();
+
+  // Takes kSize bytes from there.
+  void assign(const void* bytes);
+
+  unsigned char* data() { return bytes_; }
+  const unsigned char* data() const { return bytes_; }
+
+ private:
+  unsigned char* bytes_;
+};
+
+// Overwrite a secret that was elsewhere on its way, also where the compiler thinks that nobody
+// reads it any more.
+void wipe(void* secret, std::size_t size);
+void wipe(std::array<unsigned char, SecretBytes::kSize>& secret);
+void wipe(std::string& secret);  // all that it has room for; it is empty afterwards
+
+}  // namespace hvd
