@@ -11,7 +11,7 @@
 #include "base/protocol/worker_link.h"
 #include "base/security/crypto.h"
 #include "base/text.h"
-#include "tests/e2e/job_test.h"
+#include "tests/e2e/elastic_job.h"
 #include "tests/support/dumpable_memory.h"
 #include "tests/support/other_user.h"
 
@@ -147,6 +147,144 @@ TEST_F(SecretsTest, EveryJobHasATokenOfItsOwn) {
   }
   EXPECT_EQ(seen.size(), 3U);
   EXPECT_EQ(seen.count(""), 0U);
+}
+
+// A job that writes every file that one can have of it, shows itself in every way, and loses a
+// worker; then it is suspended.
+class SecretsEverywhereTest : public ElasticJobTest {
+ protected:
+  // What nothing may hold, by a name for it. The secrets of the user are one by its name and one by
+  // its value.
+  std::map<std::string, std::string> secrets_;
+  const std::string by_name_ = to_hex(random_bytes(16));
+  const std::string by_value_ = cat("https://host/?sig=", to_hex(random_bytes(16)));
+  const std::string metrics_token_ = directory() / "metrics_token";
+
+  std::string file(const std::string& name) const { return directory() / name; }
+
+  Words flags() const {
+    return {"--verbose",
+            "--log-level",
+            "trace",
+            "-np",
+            "2",
+            "--min-np",
+            "1",
+            "--events",
+            file("events"),
+            "--timeline-filename",
+            file("timeline"),
+            "--output-filename",
+            file("output"),
+            "--autotune",
+            "--autotune-log-file",
+            file("tuning"),
+            "--flight-recorder",
+            file("flights"),
+            "--state-file",
+            file("state"),
+            "--metrics-bind",
+            "127.0.0.1:0",
+            "--metrics-token-file",
+            metrics_token_,
+            "--status-page"};
+  }
+  ProcessOptions with_secrets() const {
+    return {.environment = {{"SERVICE_SECRET", by_name_}, {"PLACE", by_value_}}};
+  }
+  Words command() const {
+    return {"sh", "-c",
+            cat("exec ", binary("looks"), " ", file("token"), ".$$ ", binary("elastic_steps"),
+                " --log ", file("step_logs"), " --orders ", file("orders"), " --until ",
+                file("enough"), " --verify")};
+  }
+
+  void learn_secrets() {
+    for (const auto& one : std::filesystem::directory_iterator(directory())) {
+      const std::string name = one.path().filename();
+      if (!name.starts_with("token.") || name.ends_with(".part")) continue;
+      const auto bytes = from_hex(read_file(one.path()));
+      ASSERT_TRUE(bytes.ok() && bytes->size() == Token::kSize) << name;
+      for (const auto& form : forms_of(*bytes)) secrets_[cat("token ", secrets_.size())] = form;
+    }
+    ASSERT_FALSE(secrets_.empty());
+    secrets_["metrics token"] = std::string(trim(read_file(metrics_token_)));
+    secrets_["by name"] = by_name_;
+    secrets_["by value"] = by_value_;
+  }
+
+  void expect_none(const std::string& text, const std::string& where) const {
+    for (const auto& [name, secret] : secrets_) {
+      // Workers of this host get all of hvdrun's variables (docs/hvdrun.md), and keep them.
+      if (where.ends_with("/environ") && name.starts_with("by ")) continue;
+      EXPECT_EQ(text.find(secret), std::string::npos) << where << " holds the " << name;
+    }
+  }
+
+  // What the system shows of a process to its user and to root, but for its memory.
+  void look_at_process(pid_t pid) const {
+    const std::filesystem::path folder = cat("/proc/", pid);
+    for (const char* const name : {"cmdline", "environ", "comm", "maps", "status", "stat", "limits",
+                                   "cgroup", "mountinfo", "wchan", "sched", "io"}) {
+      expect_none(whole_proc_file(pid, name), folder / name);
+    }
+    std::error_code ended;
+    for (const auto& one : std::filesystem::directory_iterator(folder / "fdinfo", ended)) {
+      const std::string number = one.path().filename();
+      expect_none(whole_proc_file(pid, cat("fdinfo/", number).c_str()), one.path());
+      expect_none(std::filesystem::read_symlink(folder / "fd" / number, ended), folder / number);
+    }
+  }
+
+  int look_at_files() const {
+    int count = 0;
+    for (const auto& one : std::filesystem::recursive_directory_iterator(directory())) {
+      const std::string name = one.path().filename();
+      if (!one.is_regular_file() || name.starts_with("token.") || one.path() == metrics_token_) {
+        continue;
+      }
+      ++count;
+      expect_none(read_file(one.path()), one.path());
+      expect_none(name, "a name of a file");
+    }
+    return count;
+  }
+};
+
+TEST_F(SecretsEverywhereTest, NothingThatAJobWritesOrShowsHoldsOne) {
+  Words words = flags();
+  for (const auto& word : command()) words.push_back(word);
+  Process& job = start(words, with_secrets());
+  ASSERT_TRUE(step_logs().wait_for_step(5)) << job.err();
+  kill_rank(0, SIGUSR1);
+  EXPECT_TRUE(eventually([&] { return !std::filesystem::is_empty(file("flights")); }));
+  kill_rank(1);
+  ASSERT_TRUE(step_logs().wait_for_steps_more(20)) << job.err();
+
+  learn_secrets();
+  const auto running = processes();
+  EXPECT_GE(running.size(), 4U) << "hvdrun, its agent, a reaper and a worker, at least";
+  for (const pid_t pid : running) look_at_process(pid);
+  job.signal(SIGTERM);
+  const ExitStatus end = job.wait();
+  EXPECT_EQ(end.code, 75) << end.err;  // suspended
+  expect_none(end.out, "its standard output");
+  expect_none(end.err, "its standard error");
+  EXPECT_NE(end.err.find("SIGKILL"), std::string::npos) << "the loss was told";
+
+  for (const char* const written : {"events", "timeline", "tuning", "state"}) {
+    EXPECT_TRUE(std::filesystem::exists(file(written))) << written;
+  }
+  EXPECT_FALSE(std::filesystem::is_empty(file("output")));
+  EXPECT_GT(look_at_files(), 8);
+
+  for (const char* const ask : {"--dry-run", "--check-build"}) {
+    Words asked = words;
+    asked.insert(asked.begin(), ask);
+    const ExitStatus told = run_job(asked, with_secrets());
+    expect_none(told.out, ask);
+    expect_none(told.err, ask);
+  }
 }
 
 // In a folder in which everybody may make files, another user has put links under the names of the
