@@ -186,6 +186,7 @@ class Chaos : public ManyHostsTest {
     job.wait_for_output("what no worker says", kDeadline);
     if (std::filesystem::exists(cat("/proc/", job.pid()))) job.signal(SIGUSR1);
     ExitStatus end = job.wait(std::chrono::seconds(10));
+    if (end.code < 0) job.signal(SIGKILL);
     for (int number = 1; number <= 2; ++number) host(number).shell("touch over");
     for (const auto& agent : agents) agent->wait();
     for (auto& [number, relay] : relays) end.err += cat("acted at ", number, ":\n", relay.acted());

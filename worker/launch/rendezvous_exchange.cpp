@@ -34,6 +34,13 @@ bool RendezvousExchange::is_lowest_but(const std::vector<std::string>& missing) 
   return true;
 }
 
+Status RendezvousExchange::withdraw(rendezvous::Client& client, const std::string& scope,
+                                    int rank) {
+  const auto key = key_of(static_cast<std::size_t>(rank));
+  const Status withdrawn = client.compare_and_set(scope, key, "", 0).status();
+  return withdrawn.code() == Code::already_exists ? Status() : withdrawn;
+}
+
 Result<std::vector<std::string>> RendezvousExchange::exchange(std::string_view blob,
                                                               TimePoint deadline) {
   // Whether an answer comes or not: others may read it from now on.
@@ -55,7 +62,10 @@ Result<std::vector<std::string>> RendezvousExchange::exchange(std::string_view b
       std::vector<std::string> blobs;
       blobs.reserve(keys.size());
       for (const auto& key : keys) blobs.push_back(std::move(found->at(key)));
-      return blobs;
+      const auto gone = std::find(blobs.begin(), blobs.end(), "");
+      if (gone == blobs.end()) return blobs;
+      const auto& name = members_[static_cast<std::size_t>(gone - blobs.begin())];
+      return Status(Code::unavailable, cat(name, " has given up this attempt"));
     }
     const Code code = found.status().code();
     const bool over = Clock::now() >= deadline;

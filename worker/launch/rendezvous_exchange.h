@@ -1,5 +1,6 @@
 // runtime::Exchange over the rendezvous service: each rank puts its blob into the scope of the
-// generation, and reads those of all ranks in one request, which waits until all are there.
+// generation, and reads those of all ranks in one request, which waits until all are there. An
+// empty one says that its rank has given up.
 #pragma once
 
 #include <chrono>
@@ -26,6 +27,9 @@ class RendezvousExchange final : public runtime::Exchange {
         first_report_(first_report) {}
 
   Result<std::vector<std::string>> exchange(std::string_view blob, TimePoint deadline) override;
+  // For a rank whose exchange has failed before its blob was there: those that wait for it in this
+  // scope need not wait any more, and their exchange fails, too.
+  static Status withdraw(rendezvous::Client& client, const std::string& scope, int rank);
   // Others may have read this rank's blob, so that this scope cannot be used for another attempt.
   bool announced() const { return announced_; }
 

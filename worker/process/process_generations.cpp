@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "worker/launch/rendezvous_exchange.h"
 #include "worker/process/attempt_watch.h"
 #include "worker/process/errors.h"
 #include "worker/process/lost_launch.h"
@@ -208,7 +209,10 @@ void ProcessWorld::tell_of_another_attempt(const Membership::Entry& entry) {
                          << why);
   }
   const auto last = scope_of_attempt(entry.document.generation, entry.round - 1);
-  if (const Status told = mark_given_up(*entry.client, last, self->ranked()); !told.ok()) {
+  Status told = mark_given_up(*entry.client, last, self->ranked());
+  // They may not have come further than to wait for this rank.
+  if (told.ok()) told = RendezvousExchange::withdraw(*entry.client, last, self->rank);
+  if (!told.ok()) {
     HVD_LOG(info, "tell the others that an attempt has failed: " << told.message());
   }
 }

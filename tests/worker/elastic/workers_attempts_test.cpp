@@ -10,6 +10,7 @@
 #include "runtime/control/introduction.h"
 #include "tests/support/process.h"
 #include "tests/worker/elastic/elastic_workers.h"
+#include "worker/launch/rendezvous_exchange.h"
 
 namespace hvd::test {
 namespace {
@@ -63,6 +64,17 @@ TEST_F(OneOfTwo, IsNotHeldUpByAParentThatSaysNothing) {
   write("world.1.1", "given-up", "rank 0 on a#1");
   EXPECT_NE(read("world.1.2", "rank-1"), "");
   EXPECT_TRUE(worker(0).wait_for_error("rank 0 on a#1 has given up this attempt"));
+}
+
+// Its request was altered on the way, so that nobody knows where it is.
+TEST_F(OneOfTwo, BeginsTheNextAttemptWhenTheOtherHasGivenUpBeforeItCame) {
+  start_in(world_of(1, {0, 1}), "train");
+  EXPECT_NE(read("world.1.1", "rank-0"), "");
+  rendezvous::Client other(options_, token_);
+  const Status told = worker::RendezvousExchange::withdraw(other, "world.1.1", 1);
+  EXPECT_TRUE(told.ok()) << told.to_string();
+  EXPECT_NE(read("world.1.2", "rank-0"), "");
+  EXPECT_TRUE(worker(0).wait_for_error("rank 1 on a#1 has given up this attempt"));
 }
 
 TEST_F(OneOfTwo, SaysThatItHasGivenUp) {
