@@ -5,12 +5,14 @@
 #include <charconv>
 #include <optional>
 
+#include "base/protocol/credentials.h"
 #include "base/text.h"
 
 namespace hvd::rendezvous {
 namespace {
 
 constexpr std::string_view kScheme = "HVD1 ";
+constexpr std::string_view kWorker = "worker-";
 
 template <typename Integer>
 void append_number(std::string& out, Integer number, int base = 10) {
@@ -66,7 +68,13 @@ std::optional<Parameters> parse_authorization(std::string_view header) {
   std::string_view left = header.substr(kScheme.size());
   const std::string_view all = left;
   Parameters parameters;
-  const auto client = take_word(left);
+  auto client = take_word(left);
+  if (client.starts_with(kWorker)) {
+    const auto worker = parse_number<Incarnation>(client.substr(kWorker.size()));
+    if (!worker || *worker == 0) return std::nullopt;
+    parameters.id.worker = *worker;
+    client = take_word(left);
+  }
   const auto counter = parse_number<std::uint64_t>(take_word(left));
   const auto time = parse_number<std::int64_t>(take_word(left));
   parameters.body_digest = take_word(left);
@@ -88,14 +96,17 @@ std::string body_digest_text(std::string_view body) {
   return body.empty() ? "-" : to_hex(as_view(sha256(body)));
 }
 
-Signer::Signer(const Token& token, std::uint64_t client) : mac_(token), client_(client) {}
+Signer::Signer(const Token& key, std::uint64_t client, Incarnation worker)
+    : mac_(key), last_{client, 0, worker} {}
 
 Signer::Signature Signer::sign(const SignedRequest& request, std::int64_t now) {
+  ++last_.counter;
   Signature signature;
-  signature.id = {client_, ++counter_};
+  signature.id = last_;
   std::string parameters;
-  append_id(parameters, client_);
-  append_number(parameters.append(" "), counter_);
+  if (last_.worker != 0) append_number(parameters.append(kWorker), last_.worker);
+  append_id(parameters.append(last_.worker != 0 ? " " : ""), last_.client);
+  append_number(parameters.append(" "), last_.counter);
   append_number(parameters.append(" "), now);
   parameters.append(" ").append(request.body_digest);
   std::string text;
@@ -126,7 +137,22 @@ bool ReplayWindow::accept(std::uint64_t counter) {
   return true;
 }
 
-Verifier::Verifier(const Token& token, std::int64_t started) : mac_(token), started_(started) {}
+Verifier::Verifier(const Token& job_key, std::int64_t started, FindWorker find_worker)
+    : job_key_(job_key), mac_(job_key), started_(started), find_worker_(std::move(find_worker)) {}
+
+std::optional<KnownWorker> Verifier::find(Incarnation worker) const {
+  return worker == 0 || !find_worker_ ? std::nullopt : find_worker_(worker);
+}
+
+const Mac* Verifier::mac_of(Incarnation worker, const std::optional<KnownWorker>& known) {
+  if (worker == 0) return &mac_;
+  if (!known) return nullptr;
+  auto found = workers_.find(worker);
+  if (found == workers_.end()) {
+    found = workers_.emplace(worker, Mac(worker_credential(job_key_, known->name, worker))).first;
+  }
+  return &found->second;
+}
 
 Verifier::Verdict Verifier::verify(std::string_view method, std::string_view target,
                                    std::string_view authorization, std::int64_t now) {
@@ -139,13 +165,21 @@ Verifier::Verdict Verifier::verify(std::string_view method, std::string_view tar
   const auto parameters = parse_authorization(authorization);
   if (!parameters) {
     verdict.reason =
-        "the Authorization header is not of the form HVD1 client counter time body mac";
+        "the Authorization header is not of the form HVD1 [worker-incarnation] client counter time "
+        "body mac";
+    return verdict;
+  }
+
+  const auto worker = find(parameters->id.worker);
+  const Mac* const mac = mac_of(parameters->id.worker, worker);
+  if (mac == nullptr) {
+    verdict.reason = "the job has no worker of this incarnation";
     return verdict;
   }
 
   text_.clear();
   append_request_text(text_, method, target, parameters->covered);
-  const Digest digest = mac_({text_});
+  const Digest digest = (*mac)({text_});
   text_.clear();
   append_hex(text_, as_view(digest));
   if (!equal_in_constant_time(text_, parameters->mac)) {
@@ -157,6 +191,13 @@ Verifier::Verdict Verifier::verify(std::string_view method, std::string_view tar
 
   verdict.id = parameters->id;
   verdict.body_digest = parameters->body_digest;
+  if (worker && worker->has_ended) {
+    verdict.outcome = Outcome::ended;
+    verdict.reason = cat("the credential of worker ", worker->name, ", incarnation ",
+                         verdict.id.worker, ", has ended with that worker");
+    return verdict;
+  }
+
   if (parameters->time > now + kTimeWindow || parameters->time < now - kTimeWindow ||
       parameters->time < started_) {
     verdict.outcome = Outcome::wrong_time;
@@ -164,7 +205,7 @@ Verifier::Verdict Verifier::verify(std::string_view method, std::string_view tar
     return verdict;
   }
 
-  auto& client = clients_[verdict.id.client];
+  auto& client = clients_[{verdict.id.worker, verdict.id.client}];
   if (!client.window.accept(verdict.id.counter)) {
     verdict.outcome = Outcome::repeated;
     verdict.reason = "the request was received before, or is too old to tell: it was replayed";
@@ -175,13 +216,23 @@ Verifier::Verdict Verifier::verify(std::string_view method, std::string_view tar
   return verdict;
 }
 
-void Verifier::prove(const RequestId& id, const SignedAnswer& answer, std::string& out) const {
-  append_hex(out, as_view(answer_mac(mac_, id, answer)));
+void Verifier::prove(const RequestId& id, const SignedAnswer& answer, std::string& out) {
+  const Mac* const mac = mac_of(id.worker, find(id.worker));
+  if (mac != nullptr) append_hex(out, as_view(answer_mac(*mac, id, answer)));
+}
+
+bool Verifier::has_ended(Incarnation worker) const {
+  const auto known = find(worker);
+  return known && known->has_ended;
 }
 
 void Verifier::forget_old(std::int64_t now) {
   std::erase_if(clients_, [now](const auto& client) {
     return client.second.newest_time < now - kTimeWindow;
+  });
+  std::erase_if(workers_, [this](const auto& worker) {
+    const auto known = find(worker.first);
+    return !known || known->has_ended;
   });
 }
 

@@ -32,8 +32,8 @@ std::string wait_option(milliseconds wait) {
 
 }  // namespace
 
-Client::Client(ClientOptions options, const Token& token)
-    : connection_(std::make_unique<Connection>(std::move(options), token)) {}
+Client::Client(ClientOptions options, const Token& key)
+    : connection_(std::make_unique<Connection>(std::move(options), key)) {}
 Client::~Client() = default;
 void Client::cancel() { connection_->cancel(); }
 

@@ -1,7 +1,7 @@
 // Talks to a rendezvous server (rendezvous/server.h; the HTTP it speaks stands in
 // docs/internals/rendezvous.md). It keeps one connection alive, signs every request with the job's
-// token, checks the signature of every answer, and tries again with a growing pause while the
-// server cannot be reached, until the call's deadline.
+// key or the credential of one worker, checks the signature of every answer, and tries again with a
+// growing pause while the server cannot be reached, until the call's deadline.
 //
 // A Client is for one thread at a time; make one per thread. Blocking calls end at their deadline,
 // or as soon as another thread calls cancel(), which is the one call that is safe from any thread.
@@ -19,12 +19,14 @@
 #include "base/clock.h"
 #include "base/security/crypto.h"
 #include "base/status.h"
+#include "rendezvous/rights.h"
 
 namespace hvd::rendezvous {
 
 struct ClientOptions {
   std::string host;  // an IP address
   std::uint16_t port = 0;
+  Incarnation worker = 0;  // whose credential the client holds; 0: it holds the job's key
   std::chrono::milliseconds connect_timeout{5'000};  // of one attempt
   std::chrono::milliseconds request_timeout{
       30'000};  // of a call that does not wait for a key, retries included
@@ -38,14 +40,15 @@ struct Versioned {
 
 class Client {
  public:
-  Client(ClientOptions options, const Token& token);
+  Client(ClientOptions options, const Token& key);
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Each returns unauthenticated, resource_exhausted, invalid_argument or unavailable with the
-  // server's reason; get and wait return not_found when the key is not there (any more, or in time:
-  // the message then names it).
+  // Each returns unauthenticated, resource_exhausted, invalid_argument, unavailable, or
+  // failed_precondition for what this client may not do (any more), with the server's reason; get
+  // and wait return not_found when the key is not there (any more, or in time: the message then
+  // names it).
   Result<std::uint64_t> put(std::string_view scope, std::string_view key, std::string_view value);
   Result<Versioned> get(std::string_view scope, std::string_view key);
   // Blocks until the key exists with a version above `newer_than`, or the deadline

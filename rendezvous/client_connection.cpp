@@ -45,6 +45,8 @@ Code code_of_status(unsigned status) {
   switch (status) {
     case 401:
       return Code::unauthenticated;
+    case 403:
+      return Code::failed_precondition;
     case 404:
       return Code::not_found;
     case 412:
@@ -62,10 +64,10 @@ Code code_of_status(unsigned status) {
 
 }  // namespace
 
-Client::Connection::Connection(ClientOptions options, const Token& token)
+Client::Connection::Connection(ClientOptions options, const Token& key)
     : options_(std::move(options)),
       where_(SocketAddress{options_.host, options_.port}.to_string()),
-      signer_(token, random_client()),
+      signer_(key, random_client(), options_.worker),
       cancelled_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 void Client::Connection::cancel() {

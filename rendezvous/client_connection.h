@@ -29,7 +29,7 @@ class Client::Connection {
     std::string body;
   };
 
-  Connection(ClientOptions options, const Token& token);
+  Connection(ClientOptions options, const Token& key);
 
   void cancel();
 

@@ -41,10 +41,11 @@ void log_escaped(const char* what, const std::exception_ptr& escaped) {
 
 class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
  public:
-  Impl(asio::io_context& io, const Token& token, ServerOptions options)
+  Impl(asio::io_context& io, const Token& job_key, ServerOptions options)
       : io_(io),
         options_(std::move(options)),
-        hub_(std::make_shared<Hub>(token, options_.limits, options_.legacy_clients)),
+        hub_(std::make_shared<Hub>(job_key, options_.limits, options_.legacy_clients,
+                                   options_.find_worker)),
         wait_timer_(io),
         sweep_timer_(io) {}
 
@@ -97,6 +98,10 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
     return listeners_.empty() ? SocketAddress() : listeners_.front()->address;
   }
   const ServerOptions& options() const { return options_; }
+
+  void set_members(std::uint64_t generation, std::vector<Incarnation> members) {
+    hub_->service.rights().set_members(generation, std::move(members));
+  }
 
   std::string get(std::string_view scope, std::string_view key) const {
     const Entry* const entry = hub_->service.store().find(scope, key);
@@ -279,8 +284,8 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   bool legacy_told_ = false;
 };
 
-Server::Server(asio::io_context& io, const Token& token, ServerOptions options)
-    : impl_(std::make_shared<Impl>(io, token, std::move(options))) {}
+Server::Server(asio::io_context& io, const Token& job_key, ServerOptions options)
+    : impl_(std::make_shared<Impl>(io, job_key, std::move(options))) {}
 
 Server::~Server() { stop(); }
 
@@ -294,6 +299,10 @@ Result<SocketAddress> Server::listen(const SocketAddress& where) { return impl_-
 void Server::close(const SocketAddress& where) { impl_->close(where); }
 void Server::stop() { impl_->stop(); }
 SocketAddress Server::address() const { return impl_->address(); }
+
+void Server::set_members(std::uint64_t generation, std::vector<Incarnation> members) {
+  impl_->set_members(generation, std::move(members));
+}
 
 void Server::put(std::string_view scope, std::string_view key, std::string value) {
   impl_->put(scope, key, std::move(value));

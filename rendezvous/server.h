@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 
@@ -17,6 +19,7 @@
 #include "base/socket.h"
 #include "base/status.h"
 #include "rendezvous/limits.h"
+#include "rendezvous/rights.h"
 
 namespace hvd::rendezvous {
 
@@ -30,11 +33,13 @@ struct ServerOptions {
   // Without legacy_clients: called once, when a client of Horovod asks for its world and is
   // refused. `request` is what it asked for, `origin` its address. On the server's thread.
   std::function<void(std::string_view request, std::string_view origin)> on_legacy_client;
+  // The workers that have credentials of their own. On the server's thread. Null: there are none.
+  FindWorker find_worker;
 };
 
 class Server {
  public:
-  Server(boost::asio::io_context& io, const Token& token, ServerOptions options);
+  Server(boost::asio::io_context& io, const Token& job_key, ServerOptions options);
   ~Server();  // stops
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -54,6 +59,9 @@ class Server {
   // How many keys these scopes get before their DELETEs clear them: those of Horovod's own clients
   // (global: size, local_<host>, ...).
   void expect(const std::map<std::string, std::size_t>& scope_sizes);
+
+  // As Rights has it.
+  void set_members(std::uint64_t generation, std::vector<Incarnation> members);
 
   // The driver's own way into the store, without HTTP; wakes the clients that wait for the key.
   void put(std::string_view scope, std::string_view key, std::string value);

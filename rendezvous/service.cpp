@@ -21,6 +21,8 @@ std::string_view status_text(unsigned status) {
       return "Bad Request";
     case 401:
       return "Unauthorized";
+    case 403:
+      return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
@@ -95,12 +97,12 @@ bool legacy_clients_use(std::string_view method, std::string_view scope) {
   return false;
 }
 
-Service::Service(const Token& token, const ServerLimits& limits, bool legacy_clients,
-                 std::int64_t now)
+Service::Service(const Token& job_key, const ServerLimits& limits, bool legacy_clients,
+                 std::int64_t now, FindWorker find_worker)
     : limits_(limits),
       legacy_clients_(legacy_clients),
       store_(limits, static_cast<std::uint64_t>(now) * 1000),
-      verifier_(token, now) {}
+      verifier_(job_key, now, std::move(find_worker)) {}
 
 std::optional<Reply> Service::admit(const RequestHead& head, Ticket& ticket, std::int64_t now) {
   ticket.is_signed = ticket.proved = ticket.is_legacy = false;
@@ -124,8 +126,10 @@ std::optional<Reply> Service::admit(const RequestHead& head, Ticket& ticket, std
                         legacy_clients_use(method, ticket.target.scope);
     ticket.is_legacy = legacy && !legacy_clients_;
     if (!ticket.proved && (!legacy || ticket.is_legacy)) {
-      refusal = make_error(
-          401, ticket.is_legacy ? std::string(kLegacyRefusal) : std::string(verdict.reason));
+      const bool has_ended = verdict.outcome == Verifier::Outcome::ended;
+      refusal = make_error(has_ended ? 403 : 401,
+                           ticket.is_legacy ? std::string(kLegacyRefusal) : verdict.reason);
+      refusal->close = has_ended;
       if (verdict.outcome == Verifier::Outcome::wrong_time) refusal->time = now;
     }
   }
@@ -185,11 +189,18 @@ std::variant<Reply, PendingRead> Service::handle(const RequestHead& head, const 
                                limits_.max_wait.count() / 1000, " s"));
   }
 
-  if (post) return handle_bulk(target, body);
+  if (post && target.read == target.write) {
+    return make_error(400, "a bulk request has either ?read or ?write");
+  }
+  if (post && target.read) return handle_bulk_read(target, body);
+  if (post) return handle_bulk_write(ticket, body);
   if (const Status name = store_.check_name(target.scope, target.key); !name.ok()) {
     return store_refusal(name);
   }
   if (get) return handle_get(target);
+
+  const Status right = rights_.check_write(ticket.id.worker, target.scope, target.key, body);
+  if (!right.ok()) return make_error(403, right.message());
   if (head.method == "PUT") {
     return handle_put(target, make_value(std::move(body), digest));
   }
@@ -217,33 +228,37 @@ std::variant<Reply, PendingRead> Service::handle_get(const Target& target) {
   return make_error(404, cat("there is no ", shown(target.scope, target.key)));
 }
 
-std::variant<Reply, PendingRead> Service::handle_bulk(const Target& target, std::string_view body) {
-  if (target.read == target.write) {
-    return make_error(400, "a bulk request has either ?read or ?write");
-  }
-  if (target.read) {
-    auto keys = decode_bulk_keys(body);
-    if (!keys.ok()) return make_error(400, keys.status().message());
-    for (const auto& key : *keys) {
-      if (const Status name = store_.check_name(target.scope, key); !name.ok()) {
-        return store_refusal(name);
-      }
+std::variant<Reply, PendingRead> Service::handle_bulk_read(const Target& target,
+                                                           std::string_view body) {
+  auto keys = decode_bulk_keys(body);
+  if (!keys.ok()) return make_error(400, keys.status().message());
+  for (const auto& key : *keys) {
+    if (const Status name = store_.check_name(target.scope, key); !name.ok()) {
+      return store_refusal(name);
     }
-    PendingRead read{target.scope, std::move(*keys), 0,
-                     target.wait.value_or(std::chrono::milliseconds(0)), true};
-    if (read.wait.count() == 0 || last_missing(read) == nullptr) return answer_bulk(read);
-    return read;
   }
+
+  PendingRead read{target.scope, std::move(*keys), 0,
+                   target.wait.value_or(std::chrono::milliseconds(0)), true};
+  if (read.wait.count() == 0 || last_missing(read) == nullptr) return answer_bulk(read);
+  return read;
+}
+
+Reply Service::handle_bulk_write(const Ticket& ticket, std::string_view body) {
+  const std::string& scope = ticket.target.scope;
   auto values = decode_bulk_write(body);
   if (!values.ok()) return make_error(400, values.status().message());
   for (const auto& [key, value] : *values) {
+    const Status right = rights_.check_write(ticket.id.worker, scope, key, value->bytes);
+    if (!right.ok()) return make_error(403, right.message());
     if (value->bytes.size() > limits_.max_value) {
-      return make_error(413, cat("the value of ", shown(target.scope, key), " has ",
-                                 with_thousands(value->bytes.size()), " bytes; the limit is ",
-                                 with_thousands(limits_.max_value)));
+      return make_error(
+          413, cat("the value of ", shown(scope, key), " has ", with_thousands(value->bytes.size()),
+                   " bytes; the limit is ", with_thousands(limits_.max_value)));
     }
   }
-  const auto version = store_.put_many(target.scope, *values);
+
+  const auto version = store_.put_many(scope, *values);
   return version.ok() ? written(*version) : store_refusal(version.status());
 }
 
@@ -287,7 +302,7 @@ Reply Service::answer_late(const PendingRead& read) const {
 }
 
 void Service::write_head(const Reply& reply, const RequestHead& head, const Ticket& ticket,
-                         std::string& out) const {
+                         std::string& out) {
   const bool bodiless = head.method == "HEAD";  // whatever the answer: HTTP sends it no body
   const std::size_t size = reply.body && !bodiless ? reply.body->bytes.size() : 0;
   append_number(out.append("HTTP/1.1 "), reply.status);

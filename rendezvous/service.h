@@ -13,6 +13,7 @@
 #include "rendezvous/http_head.h"
 #include "rendezvous/limits.h"
 #include "rendezvous/requests.h"
+#include "rendezvous/rights.h"
 #include "rendezvous/store.h"
 
 namespace hvd::rendezvous {
@@ -37,7 +38,7 @@ struct PendingRead {
 
 // One request between its head and its answer: its client and its subject.
 struct Ticket {
-  bool is_signed = false;  // with the job's token: the answer carries a proof
+  bool is_signed = false;  // with a key of the job: the answer carries a proof
   bool proved = false;     // signed, and now: no copy of an earlier request
   bool is_legacy = false;  // unsigned, as Horovod's clients ask, and refused for that
   RequestId id;
@@ -48,7 +49,8 @@ struct Ticket {
 
 class Service {
  public:
-  Service(const Token& token, const ServerLimits& limits, bool legacy_clients, std::int64_t now);
+  Service(const Token& job_key, const ServerLimits& limits, bool legacy_clients, std::int64_t now,
+          FindWorker find_worker = {});
 
   // Looks at a head, before any of its body was read. Nothing if the body may be read; else the
   // refusal. Fills `ticket` in any case. `now` is in milliseconds since 1970.
@@ -68,19 +70,22 @@ class Service {
 
   // The whole head of an answer, appended to `out`.
   void write_head(const Reply& reply, const RequestHead& head, const Ticket& ticket,
-                  std::string& out) const;
+                  std::string& out);
 
   Store& store() { return store_; }
+  Rights& rights() { return rights_; }
   Verifier& verifier() { return verifier_; }
 
  private:
   Reply handle_put(const Target& target, ValuePtr value);
   std::variant<Reply, PendingRead> handle_get(const Target& target);
-  std::variant<Reply, PendingRead> handle_bulk(const Target& target, std::string_view body);
+  std::variant<Reply, PendingRead> handle_bulk_read(const Target& target, std::string_view body);
+  Reply handle_bulk_write(const Ticket& ticket, std::string_view body);
 
   ServerLimits limits_;
   bool legacy_clients_;
   Store store_;
+  Rights rights_;
   Verifier verifier_;
 };
 

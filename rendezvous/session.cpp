@@ -54,11 +54,12 @@ class Finally {
 
 }  // namespace
 
-Hub::Hub(const Token& token, const ServerLimits& server_limits, bool legacy_clients)
+Hub::Hub(const Token& job_key, const ServerLimits& server_limits, bool legacy_clients,
+         FindWorker find_worker)
     : limits(server_limits),
       started(Clock::now()),
       started_unix(unix_milliseconds()),
-      service(token, server_limits, legacy_clients, started_unix),
+      service(job_key, server_limits, legacy_clients, started_unix, std::move(find_worker)),
       // Horovod's clients never prove anything, and all come at the same moment.
       strangers(pending_limit(legacy_clients ? server_limits.max_connections / 2
                                              : server_limits.max_strangers,
@@ -347,7 +348,7 @@ awaitable<void> Session::serve(std::unique_ptr<Session> session) {
     }
     if (refusal) {
       // The rest of the request cannot be told from the next one; and strangers do not stay.
-      refusal->close = size > 0 || self.head_.chunked || !self.ticket_.is_signed;
+      refusal->close = refusal->close || size > 0 || self.head_.chunked || !self.ticket_.is_signed;
       going_on = co_await self.answer(*refusal);
       continue;
     }
@@ -360,7 +361,7 @@ awaitable<void> Session::serve(std::unique_ptr<Session> session) {
     auto outcome = hub.service.handle(self.head_, self.ticket_, std::move(body));
     if (auto* const pending = std::get_if<PendingRead>(&outcome)) {
       auto reply = co_await self.wait_for(*pending);
-      if (!reply) co_return;
+      if (!reply || hub.service.verifier().has_ended(self.ticket_.id.worker)) co_return;
       outcome = std::move(*reply);
       in_one_go = 0;
     }

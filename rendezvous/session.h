@@ -28,7 +28,8 @@ class Session;
 
 // The state that all sessions of one server share.
 struct Hub {
-  Hub(const Token& token, const ServerLimits& server_limits, bool legacy_clients);
+  Hub(const Token& job_key, const ServerLimits& server_limits, bool legacy_clients,
+      FindWorker find_worker);
 
   // Milliseconds since 1970. After the start of the server the monotonic clock counts them: if the
   // system's clock is set back, old requests do not become valid again.

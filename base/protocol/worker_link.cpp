@@ -1,4 +1,4 @@
-// Only the Welcome is not made of its fields alone: it holds the token, which needs OpenSSL. The
+// Only the Welcome is not made of its fields alone: it holds a key, which needs OpenSSL. The
 // agent hands a Welcome on as bytes and needs neither.
 #include "base/protocol/worker_link.h"
 
@@ -12,7 +12,7 @@ std::string Welcome::encode() const {
                                                              .u32(wire_versions().worker_link)
                                                              .str(build_id())
                                                              .str(job_id)
-                                                             .str(token.bytes())
+                                                             .str(credential.bytes())
                                                              .str(worker)
                                                              .u64(incarnation)
                                                              .str(rendezvous_host)
@@ -42,9 +42,9 @@ Result<Welcome> Welcome::decode(std::string_view payload) {
   (void)r.u32();
   (void)r.view();
   std::string job_id = r.str();
-  auto token = Token::from_bytes(r.view());
-  HVD_RETURN_IF_ERROR(token.status().with_context("welcome"));
-  Welcome m(std::move(job_id), *token);
+  auto credential = Token::from_bytes(r.view());
+  HVD_RETURN_IF_ERROR(credential.status().with_context("welcome"));
+  Welcome m(std::move(job_id), *credential);
   m.worker = r.str();
   m.incarnation = r.u64();
   m.rendezvous_host = r.str();

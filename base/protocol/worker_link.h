@@ -65,9 +65,10 @@ struct WelcomeHead {
 
 struct Welcome {
   static constexpr Kind kKind = Kind::welcome;
-  Welcome(std::string job, const Token& job_token) : job_id(std::move(job)), token(job_token) {}
+  Welcome(std::string job, const Token& of_worker)
+      : job_id(std::move(job)), credential(of_worker) {}
   std::string job_id;
-  Token token;
+  Token credential;    // this worker's own (base/protocol/credentials.h)
   std::string worker;  // "host#slot"
   std::uint64_t incarnation = 0;
   std::string rendezvous_host;  // an address, not a name

@@ -53,15 +53,18 @@ std::string WorldDocument::to_json() const {
   text += "\"members\":[";
   for (const auto& m : members) {
     if (&m != &members.front()) text += ',';
-    text += text_of({{"rank", m.rank},
-                     {"host", m.host},
-                     {"slot", m.slot},
-                     {"incarnation", m.incarnation},
-                     {"address", m.address},
-                     {"local_rank", m.local_rank},
-                     {"local_size", m.local_size},
-                     {"cross_rank", m.cross_rank},
-                     {"cross_size", m.cross_size}});
+    Json member{{"rank", m.rank},
+                {"host", m.host},
+                {"slot", m.slot},
+                {"incarnation", m.incarnation},
+                {"address", m.address},
+                {"local_rank", m.local_rank},
+                {"local_size", m.local_size},
+                {"cross_rank", m.cross_rank},
+                {"cross_size", m.cross_size}};
+    const auto rank = static_cast<std::size_t>(&m - members.data());
+    if (rank < sealed_keys.size()) member["key"] = sealed_keys[rank];
+    text += text_of(member);
   }
   return text + "]}";
 }
@@ -71,6 +74,9 @@ static Status check(const WorldDocument& world) {
     return Status(Code::data_loss, "world document: " + what);
   };
   if (world.members.empty()) return wrong("it has no members");
+  if (!world.sealed_keys.empty() && world.sealed_keys.size() != world.members.size()) {
+    return wrong("some members have a key, and others have none");
+  }
   std::set<std::pair<std::string_view, int>> places;
   std::set<std::uint64_t> incarnations;
   for (std::size_t i = 0; i < world.members.size(); ++i) {
@@ -126,6 +132,7 @@ Result<WorldDocument> WorldDocument::from_json(std::string_view text) {
                                .local_size = number(m, "local_size"),
                                .cross_rank = number(m, "cross_rank"),
                                .cross_size = number(m, "cross_size")});
+      if (m.contains("key")) world.sealed_keys.push_back(m.at("key"));
     }
   } catch (const Json::exception&) {
     sound = false;

@@ -45,6 +45,9 @@ struct WorldDocument {
   // A proposed one: the members of the world before keep the state at this commit and leave, and no
   // world follows.
   bool last = false;
+  // By rank: the key of this generation, sealed for that member (base/protocol/credentials.h).
+  // Empty where no worker reads it: in reports and journals.
+  std::vector<std::string> sealed_keys = {};
 
   std::string to_json() const;
   // Checks everything that a reader relies on: ranks dense and in order, identities unique.
@@ -61,9 +64,13 @@ inline constexpr const char* kProposedWorldKey = "proposed";  // the newest prop
 // The data that the members of one world exchange stands in scopes "world.GENERATION.SOMETHING",
 // which are dropped when a newer world is in force.
 inline constexpr const char* kWorldScopePrefix = "world.";
+// There: where this rank is, "rank-3"; the process sets, of rank 0; the rank that has given up.
+inline constexpr const char* kRankKeyPrefix = "rank-";
+inline constexpr const char* kSetsKey = "sets";
+inline constexpr const char* kGivenUpKey = "given-up";
 
 // Where the high-water mark stands, which is the newest commit: "GENERATION.SEQUENCE", sequences
-// from 1 on. The workers write it (worker/process/commit_id.h), with a third number if calls of
+// from 1 on. Rank 0 writes it (worker/process/commit_id.h), with a third number if calls of
 // elastic::run have returned on all of them: "4.0.1" after the first. The driver writes it when all
 // of them begin again from nothing: with sequence 0, and the generation that they begin with.
 inline constexpr const char* kCommitScope = "elastic";

@@ -72,8 +72,13 @@ Result<ProvedPeer> HandshakeAcceptor::accept(const Frame& proof, std::string& re
   const Transcript transcript{purpose_,   nonce_,    connector_nonce,
                               self_.name, peer.name, peer.generation};
   if (!equal_in_constant_time(digest, as_view(sign(mac_, "connector", transcript)))) {
+    // Members of other worlds of this job have other keys.
+    const std::string claim = peer.generation == self_.generation
+                                  ? ""
+                                  : cat("; it says that it comes from generation ", peer.generation,
+                                        ", and this is ", self_.generation);
     return refuse(Code::unauthenticated,
-                  cat(purpose_, ": the peer did not prove that it holds this job's token"));
+                  cat(purpose_, ": the peer did not prove that it holds this job's token", claim));
   }
   if (peer.generation != self_.generation) {
     return refuse(Code::failed_precondition,

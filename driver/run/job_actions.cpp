@@ -1,7 +1,10 @@
 // What the job decides is done here.
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "base/protocol/credentials.h"
 #include "base/text.h"
 #include "driver/run/job_runner.h"
 
@@ -17,12 +20,26 @@ bool belongs_to_older(std::string_view scope, std::uint64_t generation) {
   return number && *number < generation;
 }
 
+std::vector<Incarnation> incarnations_of(const WorldDocument& world) {
+  std::vector<Incarnation> incarnations;
+  incarnations.reserve(world.members.size());
+  for (const auto& member : world.members) incarnations.push_back(member.incarnation);
+  return incarnations;
+}
+
+// As workers read it.
+std::string text_of(WorldDocument world, const Token& job_key) {
+  seal_keys(job_key, world);
+  return world.to_json();
+}
+
 }  // namespace
 
 void JobRunner::perform(const action::PublishWorld& action) {
   const WorldDocument& world = action.world;
   const bool is_effective = world.state == WorldState::effective;
-  agent_link::World message{world.generation, is_effective, world.to_json()};
+  server_.set_members(world.generation, incarnations_of(world));
+  agent_link::World message{world.generation, is_effective, text_of(world, context_.job_key)};
   const SharedBytes frame = share(message.encode());
   if (context_.spec.elastic) hosts_.send_world(world.generation, is_effective, frame);
   server_.put(kWorldScope, is_effective ? kCurrentWorldKey : kProposedWorldKey,

@@ -17,7 +17,8 @@ struct JobContext {
   const JobSpec& spec;
   Observer& observer;
   const JobIdentity identity;
-  const Token token = Token::random();
+  // Never leaves this process: others get what derives from it (base/protocol/credentials.h).
+  const Token job_key = Token::random();
 
   const std::string& job_id() const { return identity.id; }
 };

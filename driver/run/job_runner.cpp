@@ -40,7 +40,9 @@ JobRunner::JobRunner(asio::io_context& io, const JobSpec& spec, Observer& observ
       listed_hosts_(preparation.hosts),
       plan_(preparation.plan),
       orphans_(io, observer),
-      server_(io, context_.token, server_options(spec, observer)),
+      server_(io, context_.job_key,
+              server_options(spec, observer,
+                             [this](Incarnation worker) { return find_worker(worker); })),
       start_(job_start(spec, context_.job_id(), preparation)),
       loop_(io, start_.make(), loop_callbacks()),
       hosts_(context_, loop_.job(), preparation),
@@ -55,6 +57,14 @@ JobRunner::JobRunner(asio::io_context& io, const JobSpec& spec, Observer& observ
       answers_(context_, loop_.job(), work_, record_, report_.activity(), answers_callbacks()),
       pause_(io, pause_callbacks()),
       heartbeat_timer_(io) {}
+
+std::optional<rendezvous::KnownWorker> JobRunner::find_worker(Incarnation incarnation) const {
+  const Job& job = loop_.job();
+  const std::size_t index = job.index_of(incarnation);
+  if (index == job.workers().size()) return std::nullopt;
+  const JobWorker& worker = job.workers()[index];
+  return rendezvous::KnownWorker{worker.member.worker(), has_ended(worker.state)};
+}
 
 void JobRunner::announce() {
   Observer& observer = context_.observer;

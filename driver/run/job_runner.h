@@ -46,6 +46,9 @@ class JobRunner {
   Outcome run(Signals& signals, RequestSignals& requests, JobAnswers::Sockets sockets);
 
  private:
+  // For the rendezvous service: the credential of a worker ends with it.
+  std::optional<rendezvous::KnownWorker> find_worker(Incarnation incarnation) const;
+
   // ---- events ----
   void handle(const Event& event) { loop_.handle(event); }
   JobLoop::Callbacks loop_callbacks();

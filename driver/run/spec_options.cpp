@@ -67,8 +67,10 @@ JobStart job_start(const JobSpec& spec, const std::string& job_id, const Prepara
   return {std::move(job), JobStart::Elastic{}};
 }
 
-rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer) {
+rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer,
+                                         rendezvous::FindWorker find_worker) {
   rendezvous::ServerOptions options;
+  options.find_worker = std::move(find_worker);
   options.ports.range = spec.ports;
   options.legacy_clients = spec.legacy_clients;
   options.on_legacy_client = [&spec, &observer](std::string_view request, std::string_view origin) {

@@ -16,8 +16,9 @@ namespace hvd::driver {
 
 JobStart job_start(const JobSpec& spec, const std::string& job_id, const Preparation& preparation);
 
-// `spec` and `observer` outlive the server.
-rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer);
+// `spec` and `observer` outlive the server, and `find_worker` works as long as that serves.
+rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer,
+                                         rendezvous::FindWorker find_worker);
 
 // What the agent of this host is told at first. `open_files`: the limit that this process has
 // raised for itself, before that.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/protocol/credentials.h"
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
 
@@ -68,7 +69,8 @@ std::string WorkerStarter::launch_frame(HostIndex host, const WorldMember& membe
   const SocketAddress& rendezvous = hosts_.at(host).rendezvous;
   const agent_link::Ready& ready = hosts_.at(host).session->ready();
 
-  worker_link::Welcome welcome(context_.job_id(), context_.token);
+  worker_link::Welcome welcome(
+      context_.job_id(), worker_credential(context_.job_key, member.worker(), member.incarnation));
   welcome.worker = member.worker();
   welcome.incarnation = member.incarnation;
   welcome.rendezvous_host = rendezvous.host;

@@ -13,6 +13,7 @@ hvd_test(hvd_base_test
   base/security/sealing_test.cpp
   base/security/secret_memory_test.cpp
   base/hex_test.cpp
+  base/protocol/credentials_test.cpp
   base/protocol/join_link_test.cpp
   base/labels_test.cpp
   base/machine/life_lock_test.cpp

@@ -1,5 +1,6 @@
-// What other users of a machine could learn from a job, or have it do. The job's token reaches its
-// workers by descriptor alone, so that the list of processes does not show it.
+// What other users of a machine could learn from a job, or have it do. The credential of each
+// worker reaches it by descriptor alone, so that the list of processes does not show it; and what a
+// worker may do with that.
 #include <array>
 #include <csignal>
 #include <fstream>
@@ -34,12 +35,15 @@ TEST_F(SecretsTest, NoCommandLineAndNoEnvironmentHoldsTheToken) {
                         "exec " + binary("e2e_stays") + " --child --token " +
                             (directory() / "token").string() + "$HVD_RANK --until " + end_file});
   wait_for_workers(job, "up", 2);
-  ASSERT_EQ(read_file(tokens[0]), read_file(tokens[1])) << "a job has one token";
-  const auto bytes = hvd::from_hex(read_file(tokens[0]));
-  ASSERT_TRUE(bytes.ok());
-  ASSERT_EQ(bytes->size(), Token::kSize);
+  ASSERT_NE(read_file(tokens[0]), read_file(tokens[1])) << "each worker has its own";
 
-  const Words forms = forms_of(*bytes);
+  Words forms;
+  for (const auto& token : tokens) {
+    const auto bytes = hvd::from_hex(read_file(token));
+    ASSERT_TRUE(bytes.ok());
+    ASSERT_EQ(bytes->size(), Token::kSize);
+    for (auto& form : forms_of(*bytes)) forms.push_back(std::move(form));
+  }
   int scanned = 0;
   for (const auto& process : std::filesystem::directory_iterator("/proc")) {
     if (!parse_number<pid_t>(process.path().filename().string())) continue;
@@ -82,6 +86,8 @@ TEST_F(SecretsTest, NoCoreDumpWouldHoldTheToken) {
   ASSERT_TRUE(shown_bytes.ok());
 
   std::map<std::string, int> seen;
+  std::map<std::string, int> with_credential;
+  std::map<std::string, int> with_metrics_token;
   for (const pid_t pid : processes()) {
     const std::string name = name_of(pid);
     if (name == worker_link::kReaperName) continue;  // the next test's
@@ -94,11 +100,12 @@ TEST_F(SecretsTest, NoCoreDumpWouldHoldTheToken) {
         return found.dumped.empty();
       })) << name
           << " has it in " << hvd::join(found.dumped, ", ");
-      const bool has_it = (name == "hvdrun" && (secret == *bytes || secret == *shown_bytes)) ||
-                          (name == "e2e_works" && secret == *bytes);
-      EXPECT_EQ(found.kept_out > 0, has_it) << name;
+      if (found.kept_out > 0 && secret == *bytes) ++with_credential[name];
+      if (found.kept_out > 0 && secret == *shown_bytes) ++with_metrics_token[name];
     }
   }
+  EXPECT_EQ(with_credential["e2e_works"], 1) << "it is that of rank 0";
+  EXPECT_EQ(with_metrics_token, (std::map<std::string, int>{{"hvdrun", 1}}));
   EXPECT_EQ(seen, (std::map<std::string, int>{{"hvdrun", 1}, {"hvd-agent", 1}, {"e2e_works", 2}}));
   job.signal(SIGTERM);
   EXPECT_EQ(job.wait().code, 143);
@@ -135,7 +142,7 @@ TEST_F(SecretsTest, AReaperLeavesNoCoreDump) {
   EXPECT_EQ(job.wait().code, 143);
 }
 
-TEST_F(SecretsTest, EveryJobHasATokenOfItsOwn) {
+TEST_F(SecretsTest, EachWorkerOfEachJobHasACredentialOfItsOwn) {
   std::set<std::string> seen;
   for (int i = 0; i < 3; ++i) {
     const std::string file = directory() / cat("token", i);
@@ -147,6 +154,30 @@ TEST_F(SecretsTest, EveryJobHasATokenOfItsOwn) {
   }
   EXPECT_EQ(seen.size(), 3U);
   EXPECT_EQ(seen.count(""), 0U);
+}
+
+// Each rank tries it, and says what came of it.
+TEST_F(SecretsTest, AWorkerWritesOnlyWhatIsItsOwnAndNothingAfterItsEnd) {
+  const ExitStatus end = run_job({"-np", "2", binary("e2e_intrudes"), directory().string()});
+  EXPECT_EQ(end.code, 0) << end.out << end.err;
+  const auto expect = [&](int rank, const std::string& attempt, const std::string& outcome) {
+    const auto at = end.out.find(cat("[", rank, "]<stdout>:", attempt, ": "));
+    ASSERT_NE(at, std::string::npos) << attempt << "\n" << end.out;
+    const auto line = end.out.substr(at, end.out.find('\n', at) - at);
+    EXPECT_NE(line.find(outcome), std::string::npos) << line;
+  };
+  for (const int rank : {0, 1}) {
+    expect(rank, "own entry", ": done");
+    expect(rank, "program's key", ": done");
+    expect(rank, "world", "status 403, only hvdrun writes the world");
+    expect(rank, "next world", "status 403, only hvdrun writes the world");
+    expect(rank, "other's entry", cat("of generation 1 does not belong to rank ", rank));
+    expect(rank, "erase other's entry", cat("of generation 1 does not belong to rank ", rank));
+    expect(rank, "other's name", "status 401");
+    expect(rank, "hvdrun's name", "status 401");
+  }
+  expect(1, "commit", "status 403, only rank 0 of generation \"1\" says what that has committed");
+  expect(0, "after its end", "status 403, the credential of worker localhost#1, incarnation ");
 }
 
 // A job that writes every file that one can have of it, shows itself in every way, and loses a

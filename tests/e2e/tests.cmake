@@ -10,6 +10,7 @@ endfunction()
 
 hvd_e2e_program(stays hvd_base)
 hvd_e2e_program(follows hvd_base)
+hvd_e2e_program(intrudes hvd_base hvd_rendezvous_client)
 hvd_e2e_program(legacy_store hvd_base)
 hvd_e2e_program(torch_style hvd_base)
 hvd_e2e_program(tunes hvd)
@@ -71,7 +72,7 @@ hvd_test(hvd_e2e_test
   TIMEOUT 300
   DEFINITIONS HVD_C="${CMAKE_C_COMPILER}" HVD_BAD_FILES="$<TARGET_FILE:hvd_bad_files>")
 add_dependencies(hvd_e2e_test hvd_bad_files hvdrun hvd-agent elastic_steps train allreduce_once
-  e2e_stays e2e_follows e2e_legacy_store e2e_torch_style e2e_works
+  e2e_stays e2e_follows e2e_intrudes e2e_legacy_store e2e_torch_style e2e_works
   e2e_api_calls e2e_api_errors e2e_api_sets looks)
 add_dependencies(hvd_e2e_test e2e_tunes e2e_waits hvd_elastic_program)
 if(TARGET train_cuda)

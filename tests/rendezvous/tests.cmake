@@ -6,6 +6,7 @@ hvd_test(hvd_rendezvous_test
   rendezvous/http_test.cpp
   rendezvous/legacy_test.cpp
   rendezvous/listeners_test.cpp
+  rendezvous/rights_test.cpp
   rendezvous/server_fixture.cpp
   rendezvous/standalone_test.cpp
   rendezvous/store_test.cpp

@@ -1,11 +1,12 @@
-// Real workers against a real rendezvous server. The test plays the agent: it holds the other end
-// of each worker's descriptor.
+// Real workers against a real rendezvous server. The test plays hvdrun and the agent: it hands out
+// keys, and holds the other end of each worker's descriptor.
 #pragma once
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,6 +14,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 
+#include "base/protocol/credentials.h"
 #include "base/protocol/worker_link.h"
 #include "base/protocol/world_document.h"
 #include "base/socket.h"
@@ -24,7 +26,7 @@ namespace hvd::test {
 
 class Workers : public ::testing::Test {
  public:
-  Workers() : server_(io_, token_, {}) {
+  Workers() : server_(io_, job_key_, server_options()) {
     const Status started = server_.start();
     EXPECT_TRUE(started.ok()) << started.to_string();
     thread_ = std::thread([this] { io_.run(); });
@@ -36,6 +38,18 @@ class Workers : public ::testing::Test {
       io_.stop();
     });
     thread_.join();
+  }
+
+ private:
+  rendezvous::ServerOptions server_options() {
+    rendezvous::ServerOptions options;
+    options.find_worker =
+        [this](rendezvous::Incarnation worker) -> std::optional<rendezvous::KnownWorker> {
+      const auto found = workers_.find(worker);
+      if (found == workers_.end()) return std::nullopt;
+      return found->second;
+    };
+    return options;
   }
 
  protected:
@@ -62,10 +76,25 @@ class Workers : public ::testing::Test {
     return document;
   }
 
+  // The world as its members are told it, and from now on with their rights.
+  std::string text_of(WorldDocument document) {
+    seal_keys(job_key_, document);
+    std::vector<rendezvous::Incarnation> members;
+    for (const auto& member : document.members) members.push_back(member.incarnation);
+    boost::asio::post(io_, [this, generation = document.generation, members] {
+      server_.set_members(generation, members);
+    });
+    return document.to_json();
+  }
+
   // The bytes that the agent writes before a worker starts: its Welcome, and the world after it.
   std::string greeting_of(const WorldMember& member, const std::string& world,
-                          bool elastic = false) const {
-    worker_link::Welcome welcome("job", token_);
+                          bool elastic = false) {
+    boost::asio::post(io_, [this, incarnation = member.incarnation, name = member.worker()] {
+      workers_[incarnation] = {name, false};
+    });
+    worker_link::Welcome welcome("job",
+                                 worker_credential(job_key_, member.worker(), member.incarnation));
     welcome.worker = member.worker();
     welcome.incarnation = member.incarnation;
     welcome.rendezvous_host = "127.0.0.1";
@@ -94,7 +123,7 @@ class Workers : public ::testing::Test {
   void start_all(int size, const std::string& scenario) {
     const auto document = document_of(size);
     for (const auto& member : document.members) {
-      start(greeting_of(member, document.to_json()), scenario);
+      start(greeting_of(member, text_of(document)), scenario);
     }
   }
 
@@ -120,7 +149,8 @@ class Workers : public ::testing::Test {
   }
 
   std::string program_ = "hvd_worker_program";
-  Token token_ = Token::random();
+  Token job_key_ = Token::random();
+  std::map<rendezvous::Incarnation, rendezvous::KnownWorker> workers_;  // on the server's thread
   boost::asio::io_context io_;
   rendezvous::Server server_;
   std::thread thread_;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "base/protocol/world_document.h"
 #include "base/text.h"
 
 namespace hvd::worker {
@@ -12,7 +13,7 @@ namespace {
 constexpr std::chrono::minutes kLongestPause{10};  // between two reports
 constexpr std::size_t kNamed = 4;                  // of those that are missing
 
-std::string key_of(std::size_t rank) { return cat("rank-", rank); }
+std::string key_of(std::size_t rank) { return cat(kRankKeyPrefix, rank); }
 
 }  // namespace
 

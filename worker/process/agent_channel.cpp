@@ -152,6 +152,7 @@ rendezvous::ClientOptions AgentChannel::rendezvous_options() const {
   rendezvous::ClientOptions options;
   options.host = welcome_.rendezvous_host;
   options.port = welcome_.rendezvous_port;
+  options.worker = welcome_.incarnation;
   return options;
 }
 

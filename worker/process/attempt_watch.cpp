@@ -3,13 +3,13 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/protocol/world_document.h"
 #include "base/text.h"
 #include "runtime/core/threads.h"
 
 namespace hvd::worker {
 namespace {
 
-constexpr const char* kGivenUpKey = "given-up";
 constexpr std::chrono::seconds kUnwatched{1};
 // The limit of one request, so that the thread ends soon even if it cannot be woken.
 constexpr std::chrono::seconds kOneWait{5};
@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kOneWait{5};
 }  // namespace
 
 std::string scope_of_attempt(std::uint64_t generation, std::uint64_t round) {
-  return cat("world.", generation, ".", round);
+  return cat(kWorldScopePrefix, generation, ".", round);
 }
 
 Status mark_given_up(rendezvous::Client& client, std::string_view scope, std::string_view name) {
@@ -47,7 +47,7 @@ void AttemptWatch::watch() {
   {
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, kUnwatched, [this] { return over_; })) return;
-    client_ = std::make_unique<rendezvous::Client>(options_, token_);
+    client_ = std::make_unique<rendezvous::Client>(options_, credential_);
   }
   for (;;) {
     const auto mark = client_->wait(scope_, kGivenUpKey, Clock::now() + kOneWait);

@@ -34,11 +34,11 @@ class AttemptWatch final : public runtime::Exchange {
  public:
   // The watch raises `interrupt` with unavailable and the name of a rank that has given up, or with
   // resource_exhausted, if this rank lacks a descriptor for the watch.
-  AttemptWatch(runtime::Exchange& inner, rendezvous::ClientOptions options, const Token& token,
+  AttemptWatch(runtime::Exchange& inner, rendezvous::ClientOptions options, const Token& credential,
                std::string scope, std::shared_ptr<runtime::Interrupt> interrupt)
       : inner_(inner),
         options_(std::move(options)),
-        token_(token),
+        credential_(credential),
         scope_(std::move(scope)),
         interrupt_(std::move(interrupt)) {}
   ~AttemptWatch() override;
@@ -52,7 +52,7 @@ class AttemptWatch final : public runtime::Exchange {
 
   runtime::Exchange& inner_;
   const rendezvous::ClientOptions options_;
-  const Token token_;
+  const Token credential_;
   const std::string scope_;
   const std::shared_ptr<runtime::Interrupt> interrupt_;
   std::thread thread_;

@@ -96,7 +96,7 @@ Result<Membership::Entry> Membership::next(TimePoint again_at, TimePoint deadlin
   current_.interrupt = std::make_shared<runtime::Interrupt>();
   const auto& welcome = agent_.welcome();
   current_.client =
-      std::make_shared<rendezvous::Client>(agent_.rendezvous_options(), welcome.token);
+      std::make_shared<rendezvous::Client>(agent_.rendezvous_options(), welcome.credential);
   ended_by_plan_ = false;
   return current_;
 }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/machine/machine.h"
 #include "base/other_launcher.h"
+#include "base/protocol/credentials.h"
 #include "base/text.h"
 #include "base/versions.h"
 #include "worker/launch/launched_world.h"
@@ -256,7 +257,8 @@ Status ProcessWorld::init_as_worker(const std::string& descriptor) {
     return init_elastic();
   }
 
-  auto client = std::make_shared<rendezvous::Client>(agent_->rendezvous_options(), welcome.token);
+  auto client =
+      std::make_shared<rendezvous::Client>(agent_->rendezvous_options(), welcome.credential);
   auto document = read_document(*client, Clock::now() + settings_.config.connect_timeout);
   HVD_RETURN_IF_ERROR(document.status());
 
@@ -282,7 +284,9 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
 
   auto settings = settings_for(*self, document.generation);
   HVD_RETURN_IF_ERROR(settings.status());
-  auto spec = spec_of(document, self->rank);
+  const auto key = open_key(document, *self, welcome.credential);
+  HVD_RETURN_IF_ERROR(key.status());
+  auto spec = spec_of(document, self->rank, *key);
   spec.interrupt = std::move(interrupt);
   {
     const std::lock_guard lock(mutex_);
@@ -333,10 +337,10 @@ Result<Settings> ProcessWorld::settings_for(const WorldMember& self, std::uint64
   return settings;
 }
 
-runtime::WorldSpec ProcessWorld::spec_of(const WorldDocument& document, int rank) {
+runtime::WorldSpec ProcessWorld::spec_of(const WorldDocument& document, int rank,
+                                         const Token& key) {
   const auto& welcome = agent_->welcome();
-  runtime::WorldSpec spec(rank, runtime_members(document.members), document.generation,
-                          welcome.token);
+  runtime::WorldSpec spec(rank, runtime_members(document.members), document.generation, key);
   spec.meter = meter_;
   spec.process_sets = options_.process_sets;
   spec.on_failure = [agent = agent_](const runtime::RankActivity& activity) {
@@ -356,7 +360,7 @@ runtime::WorldSpec ProcessWorld::spec_of(const WorldDocument& document, int rank
 
 Status ProcessWorld::join_attempt(runtime::WorldSpec spec, Settings settings,
                                   RendezvousExchange& exchange, const std::string& scope) {
-  AttemptWatch watch(exchange, agent_->rendezvous_options(), agent_->welcome().token, scope,
+  AttemptWatch watch(exchange, agent_->rendezvous_options(), agent_->welcome().credential, scope,
                      spec.interrupt);
   // An exception would hide that the attempt was announced.
   Status joined = status_of([&] { return join(std::move(spec), std::move(settings), watch); });
@@ -369,7 +373,6 @@ Status ProcessWorld::join_attempt(runtime::WorldSpec spec, Settings settings,
 // while they added one: so the sets of rank 0 count.
 Status ProcessWorld::restore_sets(const WorldDocument& document, rendezvous::Client& client,
                                   const std::string& scope, runtime::WorldSpec& spec) {
-  constexpr const char* kSetsKey = "sets";
   SetTable sets;
   {
     const std::lock_guard lock(mutex_);

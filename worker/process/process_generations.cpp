@@ -361,8 +361,8 @@ bool ProcessWorld::others_have_finished() {
     end = {generation_.number, 0, finished_runs_ + 1};
   }
   // That of the generation is cancelled with it.
-  RendezvousHighWater high_water(
-      std::make_shared<rendezvous::Client>(agent_->rendezvous_options(), agent_->welcome().token));
+  RendezvousHighWater high_water(std::make_shared<rendezvous::Client>(
+      agent_->rendezvous_options(), agent_->welcome().credential));
   const auto mark = high_water.read();
   return mark.ok() && mark->generation == end.generation && *mark >= end;
 }

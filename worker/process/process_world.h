@@ -194,7 +194,7 @@ class ProcessWorld {
   Status form(const WorldDocument& document, rendezvous::Client& client, std::uint64_t round,
               std::shared_ptr<runtime::Interrupt> interrupt);
   Result<Settings> settings_for(const WorldMember& self, std::uint64_t generation);
-  runtime::WorldSpec spec_of(const WorldDocument& document, int rank);
+  runtime::WorldSpec spec_of(const WorldDocument& document, int rank, const Token& key);
   // join() of one attempt among several to form the same world.
   Status join_attempt(runtime::WorldSpec spec, Settings settings, RendezvousExchange& exchange,
                       const std::string& scope);

@@ -47,7 +47,7 @@ TEST(WorkerLinkMessages, KeepEveryField) {
   const auto received = Welcome::decode(payload_of(sent));
   ASSERT_TRUE(received.ok());
   EXPECT_EQ(received->job_id, "job");
-  EXPECT_EQ(received->token.bytes(), sent.token.bytes());
+  EXPECT_EQ(received->credential.bytes(), sent.credential.bytes());
   EXPECT_EQ(received->worker, "a#1");
   EXPECT_EQ(received->incarnation, 77U);
   EXPECT_EQ(received->rendezvous_host, "::1");

@@ -58,7 +58,7 @@ bool write_token(const std::string& path) {
   const auto welcome = hvd::worker_link::Welcome::decode(frame->payload);
   if (!welcome.ok()) return false;
   // Renamed into place, so that a waiting reader sees all of it.
-  std::ofstream(path + ".part") << hvd::to_hex(welcome->token.bytes());
+  std::ofstream(path + ".part") << hvd::to_hex(welcome->credential.bytes());
   std::filesystem::rename(path + ".part", path);
   return true;
 }

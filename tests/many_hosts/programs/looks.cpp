@@ -43,7 +43,7 @@ int main(int, char** argv) {
   if (!welcome.ok()) return 9;
   // Renamed into place, so that a waiting reader sees all of it.
   const std::string file = argv[1];
-  std::ofstream(file + ".part") << hvd::to_hex(welcome->token.bytes());
+  std::ofstream(file + ".part") << hvd::to_hex(welcome->credential.bytes());
   std::filesystem::rename(file + ".part", file);
   ::execv(argv[2], argv + 2);
   std::perror(argv[2]);

@@ -46,7 +46,7 @@ class ElasticWorkers : public Workers {
   // The next worker, in this world or to join it later.
   void start_in(const WorldDocument& world, const std::string& scenario) {
     const auto self = world_of(1, {static_cast<int>(processes_.size())}).members.front();
-    start(greeting_of(self, world.to_json(), true), scenario);
+    start(greeting_of(self, text_of(world), true), scenario);
     decoders_.emplace_back();
   }
   void start_world(int size, const std::string& scenario) {
@@ -58,7 +58,7 @@ class ElasticWorkers : public Workers {
   void publish(const WorldDocument& document) {
     const auto frame =
         worker_link::World{document.generation, document.state == WorldState::effective,
-                           document.to_json()}
+                           text_of(document)}
             .encode();
     for (const auto& link : links_) (void)send_all(link.get(), frame, Clock::now() + kGenerous);
   }

@@ -5,9 +5,11 @@
 #include <string>
 #include <sys/socket.h>
 
+#include "base/protocol/credentials.h"
 #include "base/socket.h"
 #include "rendezvous/client.h"
 #include "runtime/control/introduction.h"
+#include "runtime/net/member_connector.h"
 #include "tests/support/process.h"
 #include "tests/worker/elastic/elastic_workers.h"
 #include "worker/launch/rendezvous_exchange.h"
@@ -25,12 +27,12 @@ class OneOfTwo : public ElasticWorkers {
 
   std::string read(const std::string& scope, const std::string& key) {
     const auto found =
-        rendezvous::Client(options_, token_).wait(scope, key, Clock::now() + kGenerous);
+        rendezvous::Client(options_, job_key_).wait(scope, key, Clock::now() + kGenerous);
     EXPECT_TRUE(found.ok()) << found.status().to_string();
     return found.ok() ? found->value : std::string();
   }
   void write(const std::string& scope, const std::string& key, const std::string& value) {
-    const auto put = rendezvous::Client(options_, token_).put(scope, key, value);
+    const auto put = rendezvous::Client(options_, job_key_).put(scope, key, value);
     EXPECT_TRUE(put.ok()) << put.status().to_string();
   }
   // The other rank comes to this attempt. `control`: where it listens, as it says.
@@ -70,11 +72,45 @@ TEST_F(OneOfTwo, IsNotHeldUpByAParentThatSaysNothing) {
 TEST_F(OneOfTwo, BeginsTheNextAttemptWhenTheOtherHasGivenUpBeforeItCame) {
   start_in(world_of(1, {0, 1}), "train");
   EXPECT_NE(read("world.1.1", "rank-0"), "");
-  rendezvous::Client other(options_, token_);
+  rendezvous::Client other(options_, job_key_);
   const Status told = worker::RendezvousExchange::withdraw(other, "world.1.1", 1);
   EXPECT_TRUE(told.ok()) << told.to_string();
   EXPECT_NE(read("world.1.2", "rank-0"), "");
   EXPECT_TRUE(worker(0).wait_for_error("rank 1 on a#1 has given up this attempt"));
+}
+
+// Whoever was a member of another world of the job has that one's key and a credential of its own.
+TEST_F(OneOfTwo, LetsInNobodyWithoutTheKeyOfItsWorld) {
+  start_in(world_of(1, {0, 1}), "train");
+  const auto own = runtime::Introduction::decode(read("world.1.1", "rank-0"), 0);
+  ASSERT_TRUE(own.ok()) << own.status().to_string();
+  const auto port = parse_number<std::uint16_t>(own->control);
+  ASSERT_TRUE(port) << own->control;
+  come("world.1.1", 0, "");
+
+  const auto knock = [&](const Token& key) {
+    return runtime::connect_and_authenticate({"127.0.0.1", *port}, key, {"rank 1", 1},
+                                             {"rank 0", 1}, Clock::now() + kGenerous, -1,
+                                             std::chrono::milliseconds(0))
+        .status();
+  };
+  EXPECT_EQ(knock(generation_key(job_key_, 2)).code(), Code::unauthenticated);
+  EXPECT_EQ(knock(worker_credential(job_key_, "a#1", 101)).code(), Code::unauthenticated);
+  EXPECT_EQ(knock(job_key_).code(), Code::unauthenticated);
+  const Status member = knock(generation_key(job_key_, 1));
+  EXPECT_TRUE(member.ok()) << member.to_string();
+}
+
+// Its document holds the key for others only.
+TEST_F(OneOfTwo, DoesNotComeIntoAWorldWhoseKeyItIsNotGiven) {
+  auto world = world_of(1, {1, 0});
+  seal_keys(job_key_, world);
+  world.sealed_keys[1] = world.sealed_keys[0];
+  const auto self = world_of(1, {0}).members.front();
+  start(greeting_of(self, world.to_json(), true), "train");
+  EXPECT_TRUE(
+      worker(0).wait_for_error("the world of generation 1 has a key that was not sealed for a#0"))
+      << worker(0).err();
 }
 
 TEST_F(OneOfTwo, SaysThatItHasGivenUp) {

@@ -1,0 +1,36 @@
+// Keys that derive from a job's key, which hvdrun alone holds:
+//
+// - the credential of a worker, with which it signs its requests to the rendezvous service. It is
+//   bound to the worker's host, slot and incarnation, and only hvdrun and this worker have it.
+// - the key of a generation, with which the members of one world know each other. It stands in the
+//   world document, sealed for each member with that one's credential: who is no member of a world
+//   cannot take part in it, whatever worlds it was in before, and nobody else can read the key
+//   where the document is published.
+//
+// Pure, safe from any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/protocol/world_document.h"
+#include "base/security/crypto.h"
+#include "base/status.h"
+
+namespace hvd {
+
+// `worker`: "host#slot".
+Token worker_credential(const Token& job_key, std::string_view worker, std::uint64_t incarnation);
+
+Token generation_key(const Token& job_key, std::uint64_t generation);
+
+// Fills in WorldDocument::sealed_keys.
+void seal_keys(const Token& job_key, WorldDocument& world);
+
+// The key of this world, as its member `self` finds it. data_loss: there is none, or it was sealed
+// for another worker or for another generation.
+Result<Token> open_key(const WorldDocument& world, const WorldMember& self,
+                       const Token& credential);
+
+}  // namespace hvd
