@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <limits>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <utility>
 
 #include "base/text.h"
 
@@ -13,6 +15,9 @@ namespace hvd {
 namespace {
 
 constexpr std::string_view kIdentity = "hvd";
+constexpr std::string_view kNamedIdentity = "hvd ";  // before the name of a key
+constexpr std::string_view kNamedText = "hvd-join-";
+constexpr std::size_t kMostOfName = 32;
 // Both hash with SHA-256, which the pre-shared key is bound to.
 constexpr const char* kCipherSuites = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 constexpr std::array<unsigned char, 2> kKeyedSuite{0x13, 0x01};  // TLS_AES_128_GCM_SHA256
@@ -62,11 +67,48 @@ Status failure_of(unsigned long error) {
   }
 }
 
+SecretBytes psk_of(const Token& secret) {
+  Digest digest = Mac(secret)({"hvd TLS 1.3 pre-shared key"});
+  SecretBytes key;
+  key.assign(digest.data());
+  wipe(digest);
+  return key;
+}
+
+bool is_name(std::string_view id) {
+  return !id.empty() && id.size() <= kMostOfName && std::all_of(id.begin(), id.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0;
+  });
+}
+
 }  // namespace
+
+std::string to_text(const PskKey& key) {
+  const std::string digits = to_hex(key.secret.bytes());
+  return key.id.empty() ? digits : cat(kNamedText, key.id, "-", digits);
+}
+
+Result<PskKey> psk_key_from_text(std::string_view text) {
+  std::string id;
+  if (text.starts_with(kNamedText)) {
+    text.remove_prefix(kNamedText.size());
+    id = text.substr(0, text.find('-'));
+    text.remove_prefix(std::min(id.size() + 1, text.size()));
+    if (!is_name(id)) {
+      return Status(Code::invalid_argument, cat("a join token is ", kNamedText, "NUMBER-, and ",
+                                                2 * Token::kSize, " hexadecimal digits"));
+    }
+  }
+  auto secret = Token::from_hex(text);
+  HVD_RETURN_IF_ERROR(secret.status());
+  return PskKey{*std::move(secret), std::move(id)};
+}
 
 struct TlsPsk::Shared {
   Side side = Side::client;
   SecretBytes key;
+  std::string identity;  // of the key, on the wire
+  FindSecret find;
   Context context;
 };
 
@@ -76,6 +118,7 @@ struct TlsSession::State {
   BIO* in = nullptr;   // owned by the connection
   BIO* out = nullptr;  // likewise
   std::string received;
+  std::string key_id;
   bool failed = false;
 
   Status fail(Status why) {
@@ -84,11 +127,11 @@ struct TlsSession::State {
   }
 
   // The session that stands for the key, as if it had been agreed on before.
-  SSL_SESSION* make_psk(SSL* ssl) const {
+  static SSL_SESSION* make_psk(SSL* ssl, const SecretBytes& key) {
     SSL_SESSION* const session = SSL_SESSION_new();
     const SSL_CIPHER* const suite = SSL_CIPHER_find(ssl, kKeyedSuite.data());
     if (session == nullptr || suite == nullptr ||
-        SSL_SESSION_set1_master_key(session, shared->key.data(), SecretBytes::kSize) != 1 ||
+        SSL_SESSION_set1_master_key(session, key.data(), SecretBytes::kSize) != 1 ||
         SSL_SESSION_set_cipher(session, suite) != 1 ||
         SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) != 1) {
       SSL_SESSION_free(session);
@@ -106,29 +149,45 @@ struct TlsSession::State {
     *identity = nullptr;
     *identity_size = 0;
     if (digest != nullptr && EVP_MD_get_size(digest) != static_cast<int>(sizeof(Digest))) return 1;
-    *session = of(ssl)->make_psk(ssl);
+    const auto& shared = *of(ssl)->shared;
+    *session = make_psk(ssl, shared.key);
     if (*session == nullptr) return 0;
-    *identity = reinterpret_cast<const unsigned char*>(kIdentity.data());
-    *identity_size = kIdentity.size();
+    *identity = reinterpret_cast<const unsigned char*>(shared.identity.data());
+    *identity_size = shared.identity.size();
     return 1;
   }
   static int find_key(SSL* ssl, const unsigned char* identity, std::size_t identity_size,
                       SSL_SESSION** session) {
     *session = nullptr;
-    if (std::string_view(reinterpret_cast<const char*>(identity), identity_size) != kIdentity) {
-      return 1;  // no such key; without a certificate the handshake ends there
-    }
-    *session = of(ssl)->make_psk(ssl);
+    const std::string_view name(reinterpret_cast<const char*>(identity), identity_size);
+    const auto key = of(ssl)->find_psk(name);
+    if (!key) return 1;  // no such key; without a certificate the handshake ends there
+    *session = make_psk(ssl, *key);
     return *session == nullptr ? 0 : 1;
+  }
+  std::optional<SecretBytes> find_psk(std::string_view identity) {
+    if (identity == kIdentity) return shared->key;
+    if (!identity.starts_with(kNamedIdentity) || !shared->find) return std::nullopt;
+    const auto id = identity.substr(kNamedIdentity.size());
+    const auto secret = is_name(id) ? shared->find(id) : std::nullopt;
+    if (!secret) return std::nullopt;
+    key_id = id;
+    return psk_of(*secret);
   }
 };
 
-Result<TlsPsk> TlsPsk::create(Side side, const Token& token) {
+Result<TlsPsk> TlsPsk::client(const PskKey& key) { return create(Side::client, key, {}); }
+
+Result<TlsPsk> TlsPsk::server(const Token& token, FindSecret find) {
+  return create(Side::server, {token, {}}, std::move(find));
+}
+
+Result<TlsPsk> TlsPsk::create(Side side, const PskKey& key, FindSecret find) {
   auto shared = std::make_shared<Shared>();
   shared->side = side;
-  Digest key = Mac(token)({"hvd TLS 1.3 pre-shared key"});
-  shared->key.assign(key.data());
-  wipe(key);
+  shared->key = psk_of(key.secret);
+  shared->identity = key.id.empty() ? std::string(kIdentity) : cat(kNamedIdentity, key.id);
+  shared->find = std::move(find);
   shared->context.reset(
       SSL_CTX_new(side == Side::client ? TLS_client_method() : TLS_server_method()));
   SSL_CTX* const context = shared->context.get();
@@ -215,6 +274,8 @@ Status TlsSession::receive(std::string_view wire) {
 bool TlsSession::established() const {
   return !state_->failed && SSL_is_init_finished(state_->connection.get()) != 0;
 }
+
+const std::string& TlsSession::key_id() const { return state_->key_id; }
 
 std::string TlsSession::take_received() { return std::exchange(state_->received, {}); }
 

@@ -6,7 +6,9 @@
 // Only the arithmetic: bytes of the wire go in and come out, and the caller carries them.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +16,17 @@
 #include "base/status.h"
 
 namespace hvd {
+
+// A token with the name by which the server finds it among several. The one that both sides have in
+// a file of their own has none.
+struct PskKey {
+  Token secret;
+  std::string id;  // letters and digits
+};
+
+// As a file holds it: 64 hexadecimal digits, with "hvd-join-<id>-" before them if it has a name.
+std::string to_text(const PskKey& key);
+Result<PskKey> psk_key_from_text(std::string_view text);
 
 // One connection. For one thread at a time.
 class TlsSession {
@@ -27,6 +40,8 @@ class TlsSession {
   // it does not hold the token; data_loss: it does not speak this.
   Status receive(std::string_view wire);
   bool established() const;
+  // Of a server's session that is established: the name of the key with which the client has come.
+  const std::string& key_id() const;
   // The text from the other side, as far as it was received.
   std::string take_received();
   // It has said that it will say nothing more.
@@ -50,13 +65,20 @@ class TlsSession {
 // outlive it.
 class TlsPsk {
  public:
-  enum class Side { client, server };
-  static Result<TlsPsk> create(Side side, const Token& token);
+  // The secret of the key with this name; nothing if there is none.
+  using FindSecret = std::function<std::optional<Token>(std::string_view id)>;
+
+  static Result<TlsPsk> client(const PskKey& key);
+  // `token` is the key without a name. `find` is called while a handshake goes on; null: there are
+  // no other keys.
+  static Result<TlsPsk> server(const Token& token, FindSecret find = {});
 
   Result<TlsSession> session() const;
 
  private:
+  enum class Side { client, server };
   struct Shared;
+  static Result<TlsPsk> create(Side side, const PskKey& key, FindSecret find);
   explicit TlsPsk(std::shared_ptr<const Shared> shared) : shared_(std::move(shared)) {}
   friend class TlsSession;
   std::shared_ptr<const Shared> shared_;

@@ -1,22 +1,27 @@
 #include "cmd/hvdrun/job_commands.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/printable.h"
+#include "base/security/written_file.h"
 #include "base/text.h"
 #include "base/versions.h"
 #include "cmd/hvdrun/arguments.h"
 #include "cmd/hvdrun/job_questions.h"
 #include "cmd/hvdrun/status_text.h"
 #include "cmd/hvdrun/top_command.h"
+#include "discovery/host_words.h"
 #include "driver/journal/replay.h"
 
 namespace hvd::cli {
@@ -39,6 +44,11 @@ class UsageFormatter : public CLI::Formatter {
 struct JobCommandParser {
   CLI::App app;
   JobCommandArguments arguments;
+  // Of a join token. Words may stand between options, which are then parsed in several parts.
+  std::optional<std::string> host;
+  std::optional<std::string> expires;
+  std::optional<std::string> uses;
+  std::optional<std::string> file;
   bool help = false;
 
   explicit JobCommandParser(const std::string& name) {
@@ -55,10 +65,93 @@ struct JobCommandParser {
     if (name == "drain") {
       app.add_flag("--undo", arguments.undo, "Let workers work there again");
     }
+    if (name == "token") add_token_options();
     app.add_flag("--help", help, "Print this help and exit");
     for (CLI::Option* const option : app.get_options()) option->group("Options");
   }
+
+  void add_token_options() {
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    app.add_option("--host", host, "The only host that may join by it (default: any)")
+        ->type_name("NAME");
+    app.add_option("--expires", expires,
+                   "How long it holds, as in 90s, 30m, 12h or 7d; 0: as long as the job (default: "
+                   "1h)")
+        ->type_name("TIME");
+    app.add_option("--uses", uses, "How many agents may join by it; 0: any number (default: 1)")
+        ->type_name("N");
+    app.add_option("--file", file,
+                   "Write it there, for its owner's eyes only, and not to standard output")
+        ->type_name("FILE");
+  }
 };
+
+constexpr std::uint32_t kMostOfTerm = 1'000'000'000;  // of a join token: seconds, and uses
+
+// "90s", "30m", "12h", "7d", or seconds.
+std::optional<std::chrono::seconds> time_from(std::string_view text) {
+  constexpr std::array<std::pair<char, std::uint64_t>, 4> kUnits{
+      {{'s', 1}, {'m', 60}, {'h', 3'600}, {'d', 86'400}}};
+  std::uint64_t unit = 1;
+  for (const auto& [name, seconds] : kUnits) {
+    if (text.empty() || text.back() != name) continue;
+    unit = seconds;
+    text.remove_suffix(1);
+    break;
+  }
+  const auto number = parse_number<std::uint32_t>(text);
+  if (!number || *number * unit > kMostOfTerm) return std::nullopt;
+  return std::chrono::seconds(*number * unit);
+}
+
+Status read_terms(JobCommandParser& parser) {
+  auto& token = parser.arguments.token;
+  if (parser.expires) {
+    const auto time = time_from(*parser.expires);
+    if (!time) {
+      return usage(
+          cat("--expires=", *parser.expires, ": must be a time, as in 90s, 30m, 12h or 7d, or 0"));
+    }
+    token.time = *time;
+  }
+  if (parser.uses) {
+    const auto uses = parse_number<std::uint32_t>(*parser.uses);
+    if (!uses || *uses > kMostOfTerm) {
+      return usage(cat("--uses=", *parser.uses, ": must be a number of agents, or 0"));
+    }
+    token.uses = *uses;
+  }
+  if (parser.host) {
+    HVD_RETURN_IF_ERROR(discovery::check_host_name(*parser.host).with_context("--host"));
+    token.host = *parser.host;
+  }
+  if (parser.file && parser.file->empty()) return usage("--file: the name is empty");
+  token.file = parser.file.value_or("");
+  return {};
+}
+
+// `new`, `list`, `revoke ID` or `rotate ID`.
+Status take_token_action(std::vector<std::string>& words, JobCommandParser& parser) {
+  const std::string what = words.empty() ? "" : words.front();
+  const bool has_id = what == "revoke" || what == "rotate";
+  if (!has_id && what != "new" && what != "list") {
+    return usage("what shall be done? hvdrun token new, list, revoke ID or rotate ID");
+  }
+  const std::string useless = what != "new" && parser.host                       ? "--host"
+                              : what != "new" && parser.expires                  ? "--expires"
+                              : what != "new" && parser.uses                     ? "--uses"
+                              : what != "new" && what != "rotate" && parser.file ? "--file"
+                                                                                 : "";
+  if (!useless.empty()) return usage(cat(useless, ": it has no effect with ", what));
+  if (has_id && words.size() < 2) {
+    return usage(cat(what, ": which one? hvdrun token list shows those of a job"));
+  }
+
+  parser.arguments.subject = what;
+  if (has_id) parser.arguments.token.id = words[1];
+  words.erase(words.begin(), words.begin() + (has_id ? 2 : 1));
+  return read_terms(parser);
+}
 
 // In ASCII, so that it holds no control characters.
 std::string json_text(const Json& json) { return json.dump(2, ' ', true); }
@@ -97,10 +190,12 @@ Result<JobCommandResult> list_jobs(bool json) {
   return JobCommandResult{json ? json_array(jobs) : jobs_text(jobs), std::move(problems)};
 }
 
-// Takes the host of `drain`, or the size of `scale`, out of the words.
+// Takes the host of `drain`, the size of `scale`, or what `token` is to do out of the words.
 Status take_subject(const std::string& name, std::vector<std::string>& words,
                     JobCommandParser& parser) {
-  if ((name != "drain" && name != "scale") || parser.help) return {};
+  if (parser.help) return {};
+  if (name == "token") return take_token_action(words, parser);
+  if (name != "drain" && name != "scale") return {};
   if (words.empty()) {
     return usage(name == "drain" ? "which host, or HOST#SLOT? hvdrun status lists those of a job"
                                  : "to how many workers?");
@@ -119,6 +214,26 @@ Result<std::string> change(const driver::JobSocket& job, const std::string& targ
   auto answer = ask_job(job, "POST", target, body);
   if (!answer.ok()) return answer.status();
   return cat("job ", job.job_id, ": ", trim(*answer), "\n");
+}
+
+// The body of the request is read in driver/run/job_answers.cpp.
+Result<std::string> run_token_command(const driver::JobSocket& job,
+                                      const JobCommandArguments& arguments) {
+  const auto& token = arguments.token;
+  const bool makes_one = arguments.subject == "new" || arguments.subject == "rotate";
+  const Json request{{"do", arguments.subject},
+                     {"id", token.id},
+                     {"host", token.host},
+                     {"seconds", static_cast<std::uint64_t>(token.time.count())},
+                     {"uses", token.uses}};
+  if (!makes_one) return change(job, "/token", request.dump());
+
+  auto answer = ask_job(job, "POST", "/token", request.dump());
+  if (!answer.ok() || token.file.empty()) return answer;
+  const Status written =
+      write_whole_file(token.file, *answer, WhenThere::replace, {.what = "join token file"});
+  HVD_RETURN_IF_ERROR(written);
+  return cat("job ", job.job_id, ": the join token is in ", printable(token.file), "\n");
 }
 
 std::string difference_text(const driver::Replayed& replayed) {
@@ -174,6 +289,8 @@ const std::vector<JobCommandName>& job_command_names() {
        "Lets the workers of an elastic job leave a host, or one of its slots, which then takes no "
        "part."},
       {"scale", "N [JOB]", "Changes how many workers an elastic job has at most."},
+      {"token", "new | list | revoke ID | rotate ID [JOB] [options]",
+       "Makes, lists or revokes the tokens by which agents join a running elastic job."},
       {"replay", "FILE", "Checks the decisions in the file of a job's events."},
   };
   return kNames;
@@ -257,6 +374,7 @@ Result<std::string> run_command_of_one(const JobCommandArguments& arguments) {
   if (arguments.command == "drain") {
     return change(job->socket, arguments.undo ? "/undrain" : "/drain", arguments.subject);
   }
+  if (arguments.command == "token") return run_token_command(job->socket, arguments);
   if (arguments.command == "scale") return change(job->socket, "/scale", arguments.subject);
   if (!job->kept.ok()) return job->kept.status();
   if (arguments.command == "top") return run_top(job->socket);

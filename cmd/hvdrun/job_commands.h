@@ -1,7 +1,7 @@
 // The commands about jobs. `hvdrun jobs`, `status`, `top`, `metrics`, `page`, `dump`, `stop`,
-// `drain` and `scale` ask running jobs of this user, of all users for root, at their sockets
-// (driver/status/control_server.h); nothing is asked over the network. `hvdrun replay` reads a
-// job's journal.
+// `drain`, `scale` and `token` ask running jobs of this user, of all users for root, at their
+// sockets (driver/status/control_server.h); nothing is asked over the network. `hvdrun replay`
+// reads a job's journal.
 #pragma once
 
 #include <string>

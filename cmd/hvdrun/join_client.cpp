@@ -180,14 +180,21 @@ Result<Frame> receive_answer(Connection& connection, FrameDecoder& decoder, Time
   return std::move(*answer);
 }
 
-Attempt<Joined> join_once(const AgentArguments& arguments, const Token& token,
+Attempt<Joined> join_once(const AgentArguments& arguments, const PskKey& token,
                           const std::string& host, TimePoint deadline, const Say& say) {
   const std::string who = SocketAddress{arguments.join.host, arguments.join.port}.to_string();
   const auto join_failure = [&](const Status& why) { return JoinFailure{why.with_context(who)}; };
-  const auto key = TlsPsk::create(TlsPsk::Side::client, token);
+  const auto key = TlsPsk::client(token);
   if (!key.ok()) return JoinFailure{key.status(), true};
   auto attempt = connect_any(arguments.join, *key, deadline, say);
-  if (auto* const failure = std::get_if<JoinFailure>(&attempt)) return *failure;
+  if (auto* const failure = std::get_if<JoinFailure>(&attempt)) {
+    if (failure->final && !token.id.empty()) {
+      failure->why = Status(failure->why.code(),
+                            cat(failure->why.message(), "; join token ", token.id,
+                                " may be of another job, or of an earlier run of this one"));
+    }
+    return *failure;
+  }
   auto& connection = std::get<Connection>(attempt);
 
   const join_link::Join join{
@@ -218,20 +225,21 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const Token& token,
                 std::chrono::milliseconds(accepted->silence_ms)};
 }
 
-// The token of the job. The token that srun hands an agent on its standard input is sealed.
-Result<Token> join_token(const std::string& path) {
+// The token of the job, or a join token. The token that srun hands an agent on its standard input
+// is sealed.
+Result<PskKey> join_token(const std::string& path) {
   auto text = rendezvous::read_token_file(path);
   if (!text.ok()) return text.status();
   if (is_sealed_with_munge(*text)) {
     text = open_sealed_with_munge(*text);
     if (!text.ok()) return text.status();
   }
-  auto token = Token::from_hex(*text);
+  auto token = psk_key_from_text(*text);
   if (!token.ok()) return token.status().with_context(cat("token file ", path));
   return token;
 }
 
-Attempt<Joined> join_with(const Result<Token>& token, const AgentArguments& arguments,
+Attempt<Joined> join_with(const Result<PskKey>& token, const AgentArguments& arguments,
                           const std::string& host, TimePoint deadline, const Say& say) {
   if (!token.ok()) {
     // On a shared file system, that hvdrun may be about to create it.

@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/descriptors.h"
-#include "base/security/crypto.h"
 #include "base/security/tls_psk.h"
 #include "base/status.h"
 #include "cmd/hvdrun/options.h"
@@ -39,7 +38,7 @@ class JoinClient {
  private:
   const AgentArguments& arguments_;
   const std::function<void(std::string_view)> say_;
-  std::optional<Result<Token>> token_;
+  std::optional<Result<PskKey>> token_;
   bool was_called_ = false;
 };
 

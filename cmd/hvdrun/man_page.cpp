@@ -56,6 +56,11 @@ hvdrun \- run a program as workers that train together
 .I N
 .RI [ JOB ]
 .br
+.B hvdrun token
+.BR new | list | "revoke \fIID\fP" | "rotate \fIID\fP"
+.RI [ JOB ]
+.RI [ options ]
+.br
 .B hvdrun replay
 .I FILE
 .SH DESCRIPTION

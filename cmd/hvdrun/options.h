@@ -57,14 +57,27 @@ struct AgentArguments {
   std::chrono::milliseconds join_timeout{300'000};
 };
 
-// `hvdrun jobs`, `status`, `top`, `metrics`, `page`, `dump`, `stop`, `drain`, `scale`, `replay`.
+// Of `hvdrun token`.
+struct JoinTokenArguments {
+  std::string id;                    // of the token to be revoked or rotated
+  std::string host;                  // the only one that may join by a new one; empty: any
+  std::chrono::seconds time{3'600};  // that a new one holds; 0: as long as the job
+  std::uint32_t uses = 1;            // agents that may join by a new one; 0: any number
+  std::string file;                  // for a new one; empty: it is printed
+};
+
+// `hvdrun jobs`, `status`, `top`, `metrics`, `page`, `dump`, `stop`, `drain`, `scale`, `token`,
+// `replay`.
 struct JobCommandArguments {
   std::string command;
-  std::string subject;  // of `drain` a host, of `scale` a number of workers
-  bool undo = false;    // of `drain`
+  // Of `drain` a host, of `scale` a number of workers, of `token` what to do: "new", "list",
+  // "revoke", "rotate".
+  std::string subject;
+  bool undo = false;  // of `drain`
   // The beginning of a job's id, or empty for the only one; of `replay` a file.
   std::string argument;
   bool json = false;
+  JoinTokenArguments token;
 };
 
 struct CommandLine {

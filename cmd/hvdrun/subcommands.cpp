@@ -60,7 +60,8 @@ AgentParser::AgentParser() {
   app.add_option("--join", url, "Address where that hvdrun listens (its --join-bind)")
       ->type_name("tls://ADDRESS:PORT");
   app.add_option("--token-file", arguments.token_file,
-                 "Copy of that hvdrun's shared-secret file (default: ./hvd-token)")
+                 "Copy of that hvdrun's shared-secret file, or a file of hvdrun token (default: "
+                 "./hvd-token)")
       ->type_name("FILE");
   app.add_option("--host", arguments.host,
                  "Name of this machine in the job (default: its own name)")

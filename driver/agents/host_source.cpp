@@ -25,13 +25,13 @@ HostSlots slots_of(const discovery::Host& host, int default_slots) {
 
 class HostSource::Impl {
  public:
-  Impl(boost::asio::io_context& io, const JobSpec& spec, std::vector<HostSlots> hosts,
-       Callbacks callbacks)
+  Impl(boost::asio::io_context& io, const JobSpec& spec, join::JoinTokens& tokens,
+       std::vector<HostSlots> hosts, Callbacks callbacks)
       : spec_(*spec.elastic),
         by_srun_(spec.slurm.has_value()),
         callbacks_(std::move(callbacks)),
         local_(io) {
-    if (spec.join) listen(io, *spec.join);
+    if (spec.join) listen(io, *spec.join, tokens);
     if (!spec_.discovery_script.empty()) {
       run_script(io);
       return;
@@ -79,13 +79,13 @@ class HostSource::Impl {
     poll_ = std::make_unique<discovery::Poll>(io, std::move(options), std::move(on));
   }
 
-  void listen(boost::asio::io_context& io, const JoinSpec& spec) {
+  void listen(boost::asio::io_context& io, const JoinSpec& spec, join::JoinTokens& tokens) {
     JoiningHosts::Callbacks on;
     on.is_taken = [this](const std::string& host) { return is_named(host); };
     on.on_change = [this] { tell(); };
     on.on_notice = [this](std::string_view text) { callbacks_.on_notice(text); };
     on.on_warning = [this](std::string_view text) { callbacks_.on_warning(text); };
-    joining_ = std::make_unique<JoiningHosts>(io, spec, std::move(on));
+    joining_ = std::make_unique<JoiningHosts>(io, spec, tokens, std::move(on));
     boost::asio::post(io, [this, started = joining_->start(), alive = std::weak_ptr(alive_)] {
       if (alive.expired()) return;
       if (!started.ok()) return callbacks_.on_failed(started.message());
@@ -139,9 +139,9 @@ class HostSource::Impl {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-HostSource::HostSource(boost::asio::io_context& io, const JobSpec& spec,
+HostSource::HostSource(boost::asio::io_context& io, const JobSpec& spec, join::JoinTokens& tokens,
                        std::vector<HostSlots> hosts, Callbacks callbacks)
-    : impl_(std::make_unique<Impl>(io, spec, std::move(hosts), std::move(callbacks))) {}
+    : impl_(std::make_unique<Impl>(io, spec, tokens, std::move(hosts), std::move(callbacks))) {}
 HostSource::~HostSource() = default;
 bool HostSource::joins(const std::string& host) const { return impl_->joins(host); }
 std::optional<AgentConnection> HostSource::take_agent(const std::string& host) {

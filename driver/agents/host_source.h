@@ -18,6 +18,7 @@
 #include "driver/core/agent_handle.h"
 #include "driver/core/job_spec.h"
 #include "driver/job/job_io.h"
+#include "driver/join/join_tokens.h"
 
 namespace hvd::driver {
 
@@ -35,9 +36,10 @@ class HostSource {
   };
 
   // Begins at once; the callbacks come later. `hosts` are the user's list, which is ignored with a
-  // script. `spec` is that of an elastic job, and outlives this.
-  HostSource(boost::asio::io_context& io, const JobSpec& spec, std::vector<HostSlots> hosts,
-             Callbacks callbacks);
+  // script. `spec` is that of an elastic job, and outlives this, as `tokens` do, by which agents
+  // may join.
+  HostSource(boost::asio::io_context& io, const JobSpec& spec, join::JoinTokens& tokens,
+             std::vector<HostSlots> hosts, Callbacks callbacks);
   ~HostSource();  // kills a running script; there are no callbacks afterwards
   HostSource(const HostSource&) = delete;
   HostSource& operator=(const HostSource&) = delete;

@@ -18,7 +18,8 @@ constexpr std::chrono::seconds kDismissalLimit{2};
 
 }  // namespace
 
-JoiningHosts::JoiningHosts(boost::asio::io_context& io, const JoinSpec& spec, Callbacks callbacks)
+JoiningHosts::JoiningHosts(boost::asio::io_context& io, const JoinSpec& spec,
+                           join::JoinTokens& tokens, Callbacks callbacks)
     : io_(io),
       callbacks_(std::move(callbacks)),
       required_labels_(spec.required_labels),
@@ -32,7 +33,7 @@ JoiningHosts::JoiningHosts(boost::asio::io_context& io, const JoinSpec& spec, Ca
   join::Limits limits;
   limits.silence = spec.silence;
   server_ = std::make_unique<join::JoinServer>(io, spec.token, spec.bind, std::move(on), limits,
-                                               spec.ports);
+                                               spec.ports, &tokens);
 }
 
 JoiningHosts::~JoiningHosts() = default;

@@ -36,7 +36,9 @@ class JoiningHosts {
     std::function<void(std::string_view text)> on_warning;
   };
 
-  JoiningHosts(boost::asio::io_context& io, const JoinSpec& spec, Callbacks callbacks);
+  // `tokens` outlive this.
+  JoiningHosts(boost::asio::io_context& io, const JoinSpec& spec, join::JoinTokens& tokens,
+               Callbacks callbacks);
   ~JoiningHosts();
   JoiningHosts(const JoiningHosts&) = delete;
   JoiningHosts& operator=(const JoiningHosts&) = delete;

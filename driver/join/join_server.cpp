@@ -84,9 +84,10 @@ bool is_final(Code code) {
 class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(asio::io_context& io, const Token& token, SocketAddress bind, Callbacks callbacks,
-       Limits limits, ListenPorts ports)
+       Limits limits, ListenPorts ports, JoinTokens* join_tokens)
       : io_(io),
         token_(token),
+        join_tokens_(join_tokens),
         bind_(std::move(bind)),
         callbacks_(std::move(callbacks)),
         limits_(limits),
@@ -97,7 +98,9 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
         rejections_(limits.report_every) {}
 
   Status start() {
-    auto tls = TlsPsk::create(TlsPsk::Side::server, token_);
+    auto tls = TlsPsk::server(token_, [this](std::string_view id) {
+      return join_tokens_ == nullptr ? std::nullopt : join_tokens_->secret_of(id);
+    });
     if (!tls.ok()) return tls.status();
     tls_ = std::move(*tls);
 
@@ -262,12 +265,24 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
       if (const Status labels = check_labels(join->labels); !labels.ok()) {
         return refuse({labels.message(), true});
       }
-      const Status admitted = server_->callbacks_.admit(join->host, join->labels);
+      const Status admitted = admit(*join);
       if (!admitted.ok()) {
         return refuse({admitted.message(), is_final(admitted.code())}, join->host);
       }
       join_ = *join;
       accept_agent();
+    }
+
+    // A use of a join token counts from here on: of two agents that come at the same time, a token
+    // for one lets in one.
+    Status admit(const join_link::Join& join) {
+      const std::string& id = tls_.key_id();
+      if (!id.empty()) {
+        HVD_RETURN_IF_ERROR(server_->join_tokens_->check(id, join.host, Clock::now()));
+      }
+      HVD_RETURN_IF_ERROR(server_->callbacks_.admit(join.host, join.labels));
+      if (!id.empty()) server_->join_tokens_->use(id);
+      return {};
     }
 
     void accept_agent() {
@@ -370,6 +385,7 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
 
   asio::io_context& io_;
   Token token_;
+  JoinTokens* join_tokens_;
   SocketAddress bind_;
   SocketAddress address_;
   Callbacks callbacks_;
@@ -385,9 +401,10 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
 };
 
 JoinServer::JoinServer(asio::io_context& io, const Token& token, SocketAddress bind,
-                       Callbacks callbacks, Limits limits, ListenPorts ports)
-    : impl_(std::make_shared<Impl>(io, token, std::move(bind), std::move(callbacks), limits,
-                                   ports)) {}
+                       Callbacks callbacks, Limits limits, ListenPorts ports,
+                       JoinTokens* join_tokens)
+    : impl_(std::make_shared<Impl>(io, token, std::move(bind), std::move(callbacks), limits, ports,
+                                   join_tokens)) {}
 
 JoinServer::~JoinServer() { impl_->close(); }
 

@@ -1,5 +1,6 @@
 // Accepts agents that join by themselves (`hvdrun agent --join`, cmd/hvdrun): TLS 1.3 under the
-// pre-shared key of the token file, which authenticates both sides and encrypts the connection,
+// pre-shared key of the token file, or of a join token (driver/join/join_tokens.h), which
+// authenticates both sides and encrypts the connection,
 // then base/protocol/join_link.h. A connection without the token costs a bounded handshake and is
 // refused, except for health probes, which get an answer.
 //
@@ -20,6 +21,7 @@
 #include "base/socket.h"
 #include "base/status.h"
 #include "driver/core/agent_handle.h"
+#include "driver/join/join_tokens.h"
 
 namespace hvd::driver::join {
 
@@ -51,9 +53,10 @@ struct Limits {
 
 class JoinServer {
  public:
-  // With port 0, `bind` gets one of `ports`.
+  // With port 0, `bind` gets one of `ports`. `join_tokens` outlive this; null: there are none.
   JoinServer(boost::asio::io_context& io, const Token& token, SocketAddress bind,
-             Callbacks callbacks, Limits limits = {}, ListenPorts ports = {});
+             Callbacks callbacks, Limits limits = {}, ListenPorts ports = {},
+             JoinTokens* join_tokens = nullptr);
   ~JoinServer();  // accepts no more agents; connections that were handed over stay open
   JoinServer(const JoinServer&) = delete;
   JoinServer& operator=(const JoinServer&) = delete;

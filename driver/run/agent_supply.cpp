@@ -5,9 +5,11 @@
 namespace hvd::driver {
 
 AgentSupply::AgentSupply(const JobContext& context, const HostTable& hosts,
-                         std::map<std::string, AgentConnection> joined, Callbacks callbacks)
+                         join::JoinTokens& tokens, std::map<std::string, AgentConnection> joined,
+                         Callbacks callbacks)
     : context_(context),
       hosts_(hosts),
+      tokens_(tokens),
       callbacks_(std::move(callbacks)),
       starter_(std::make_unique<HostStarter>(context.io, context.spec, std::move(joined),
                                              starter_callbacks())) {}
@@ -35,7 +37,7 @@ void AgentSupply::begin_discovery(std::vector<HostSlots> listed) {
   callbacks.on_failed = [this](std::string message) {
     callbacks_.handle(event::DiscoveryFailed{std::move(message)});
   };
-  source_ = std::make_unique<HostSource>(context_.io, context_.spec, std::move(listed),
+  source_ = std::make_unique<HostSource>(context_.io, context_.spec, tokens_, std::move(listed),
                                          std::move(callbacks));
 }
 

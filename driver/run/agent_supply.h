@@ -26,9 +26,9 @@ class AgentSupply {
     std::function<void(HostIndex host, AgentConnection connection)> on_agent;
   };
 
-  // `joined`: agents of a static job that are connected already, by host. `context` and `hosts`
-  // outlive this.
-  AgentSupply(const JobContext& context, const HostTable& hosts,
+  // `joined`: agents of a static job that are connected already, by host. `context`,
+  // `hosts` and `tokens` outlive this.
+  AgentSupply(const JobContext& context, const HostTable& hosts, join::JoinTokens& tokens,
               std::map<std::string, AgentConnection> joined, Callbacks callbacks);
   AgentSupply(const AgentSupply&) = delete;
   AgentSupply& operator=(const AgentSupply&) = delete;
@@ -53,6 +53,7 @@ class AgentSupply {
 
   const JobContext& context_;
   const HostTable& hosts_;
+  join::JoinTokens& tokens_;  // by which agents may join an elastic job
   const Callbacks callbacks_;
   std::unique_ptr<HostStarter> starter_;
   std::unique_ptr<HostSource> source_;  // of an elastic job

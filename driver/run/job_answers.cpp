@@ -1,11 +1,13 @@
 #include "driver/run/job_answers.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "base/printable.h"
+#include "base/security/tls_psk.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "driver/job/addresses.h"
@@ -14,19 +16,62 @@
 namespace hvd::driver {
 namespace {
 
+constexpr std::uint64_t kMostOfTerm = 1'000'000'000;  // of a join token: seconds, and uses
+
 std::string text_of(const nlohmann::json& document, int indent) {
   return document.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+struct TokenRequest {
+  std::string what;  // "new", "list", "revoke", "rotate"
+  std::string id;
+  join::JoinTokenTerms terms;
+};
+
+// Only hvdrun asks, so that an error need not say much.
+Result<TokenRequest> token_request_from(std::string_view text) {
+  const Status wrong(Code::invalid_argument, "this is no request about a join token");
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return wrong;
+
+  TokenRequest request;
+  bool sound = true;
+  const auto read_text = [&](const char* name, std::string& into) {
+    if (!json.contains(name)) return;
+    sound = sound && json[name].is_string();
+    if (sound) into = json[name];
+  };
+  const auto read_number = [&](const char* name, std::uint32_t& into) {
+    if (!json.contains(name)) return;
+    sound =
+        sound && json[name].is_number_unsigned() && json[name].get<std::uint64_t>() <= kMostOfTerm;
+    if (sound) into = json[name];
+  };
+  std::uint32_t seconds = 0;
+  read_text("do", request.what);
+  read_text("id", request.id);
+  read_text("host", request.terms.host);
+  read_number("seconds", seconds);
+  read_number("uses", request.terms.uses);
+  request.terms.time = std::chrono::seconds(seconds);
+
+  const auto known = {"new", "list", "revoke", "rotate"};
+  sound = sound && std::find(known.begin(), known.end(), request.what) != known.end();
+  if (!sound || request.terms.host != printable(request.terms.host)) return wrong;
+  return request;
 }
 
 }  // namespace
 
 JobAnswers::JobAnswers(const JobContext& context, const Job& job, const WorkWatch& work,
-                       JobRecord& record, ActivityReport& activity, Callbacks callbacks)
+                       JobRecord& record, ActivityReport& activity, join::JoinTokens& join_tokens,
+                       Callbacks callbacks)
     : context_(context),
       job_(job),
       work_(work),
       record_(record),
       activity_(activity),
+      join_tokens_(join_tokens),
       callbacks_(std::move(callbacks)),
       control_(context.io, control_callbacks()) {}
 
@@ -104,6 +149,10 @@ ControlServer::Callbacks JobAnswers::control_callbacks() {
     if (!number) return answer(false, cat(quoted(size), " is not a number of workers"));
     request(event::ScaleRequested{*number}, std::move(answer));
   };
+  callbacks.token = [this](std::string_view request, const Answer& answer) {
+    const auto changed = change_tokens(request);
+    answer(changed.ok(), changed.ok() ? *changed : changed.status().message());
+  };
   return callbacks;
 }
 
@@ -114,6 +163,31 @@ void JobAnswers::request_drain(std::string_view host, bool undo, Answer answer) 
     return answer(false, cat(quoted(name), " is not the name of a host"));
   }
   request(event::DrainRequested{name, undo}, std::move(answer));
+}
+
+// `request`: what to do, and with which token or on which terms; hvdrun token writes it.
+Result<std::string> JobAnswers::change_tokens(std::string_view request) {
+  if (!context_.spec.join || !context_.spec.elastic) {
+    return Status(Code::failed_precondition,
+                  "agents cannot join it while it runs: that takes --join-bind and an elastic job");
+  }
+
+  const auto asked = token_request_from(request);
+  HVD_RETURN_IF_ERROR(asked.status());
+  const TimePoint now = Clock::now();
+  if (asked->what == "list") return join_tokens_.to_text(now);
+  if (asked->what == "revoke") {
+    HVD_RETURN_IF_ERROR(join_tokens_.revoke(asked->id));
+    return cat("nobody joins by token ", asked->id, " any more");
+  }
+
+  const bool is_new = asked->what == "new";
+  const auto made =
+      is_new ? join_tokens_.make(asked->terms, now) : join_tokens_.rotate(asked->id, now);
+  HVD_RETURN_IF_ERROR(made.status());
+  context_.observer.on_notice(cat("join token ", made->id, " was made",
+                                  is_new ? "" : cat(" in the place of token ", asked->id)));
+  return to_text(*made);
 }
 
 void JobAnswers::request(const Event& event, Answer answer) {

@@ -14,7 +14,9 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "base/descriptors.h"
+#include "base/status.h"
 #include "driver/job/job.h"
+#include "driver/join/join_tokens.h"
 #include "driver/output/activity_report.h"
 #include "driver/run/job_context.h"
 #include "driver/run/job_record.h"
@@ -39,7 +41,7 @@ class JobAnswers {
 
   // All references outlive this.
   JobAnswers(const JobContext& context, const Job& job, const WorkWatch& work, JobRecord& record,
-             ActivityReport& activity, Callbacks callbacks);
+             ActivityReport& activity, join::JoinTokens& join_tokens, Callbacks callbacks);
   JobAnswers(const JobAnswers&) = delete;
   JobAnswers& operator=(const JobAnswers&) = delete;
 
@@ -62,12 +64,14 @@ class JobAnswers {
   HttpReply metrics_reply();
   void request_drain(std::string_view host, bool undo, Answer answer);
   void request(const Event& event, Answer answer);
+  Result<std::string> change_tokens(std::string_view request);
 
   const JobContext& context_;
   const Job& job_;
   const WorkWatch& work_;
   JobRecord& record_;
   ActivityReport& activity_;
+  join::JoinTokens& join_tokens_;
   const Callbacks callbacks_;
   ControlServer control_;
   std::optional<MetricsServer> metrics_server_;

@@ -46,7 +46,8 @@ JobRunner::JobRunner(asio::io_context& io, const JobSpec& spec, Observer& observ
       start_(job_start(spec, context_.job_id(), preparation)),
       loop_(io, start_.make(), loop_callbacks()),
       hosts_(context_, loop_.job(), preparation),
-      agents_(context_, hosts_, std::move(preparation.joined), supply_callbacks()),
+      join_tokens_(context_.job_key),
+      agents_(context_, hosts_, join_tokens_, std::move(preparation.joined), supply_callbacks()),
       addresses_(context_, server_, loop_.job(), hosts_, address_callbacks()),
       workers_(context_, loop_.job(), hosts_),
       work_(
@@ -54,7 +55,8 @@ JobRunner::JobRunner(asio::io_context& io, const JobSpec& spec, Observer& observ
           [&observer](std::string_view text) { observer.on_notice(text); }),
       report_(context_, loop_.job(), hosts_, work_),
       record_(context_, start_, std::move(journal)),
-      answers_(context_, loop_.job(), work_, record_, report_.activity(), answers_callbacks()),
+      answers_(context_, loop_.job(), work_, record_, report_.activity(), join_tokens_,
+               answers_callbacks()),
       pause_(io, pause_callbacks()),
       heartbeat_timer_(io) {}
 

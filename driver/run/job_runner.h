@@ -95,6 +95,7 @@ class JobRunner {
   const JobStart start_;
   JobLoop loop_;
   HostTable hosts_;
+  join::JoinTokens join_tokens_;
   AgentSupply agents_;
   AddressFinder addresses_;
   WorkerStarter workers_;

@@ -109,7 +109,7 @@ class StepLauncher::Impl {
     callbacks.on_joined = [this](join::JoinedAgent agent) { on_joined(std::move(agent)); };
     callbacks.on_refused = [this](std::string_view text) { warn_(text); };
     auto server = std::make_unique<join::JoinServer>(
-        io_, spec_.token, spec_.bind, std::move(callbacks), join::Limits(), spec_.ports);
+        io_, spec_.token, spec_.bind, std::move(callbacks), join::Limits(), spec_.ports, &tokens_);
     const Status started = server->start();
     if (!started.ok()) return started.with_context("wait for the agents of Slurm's nodes");
     server_ = std::move(server);
@@ -138,7 +138,9 @@ class StepLauncher::Impl {
     std::string secret;
     std::string token_file = spec_.token_file;
     if (token_file.empty()) {
-      auto sealed = seal_with_munge(to_hex(spec_.token.bytes()), spec_.munge_socket);
+      auto token = token_of(step.node);
+      HVD_RETURN_IF_ERROR(token.status());
+      auto sealed = seal_with_munge(*token, spec_.munge_socket);
       if (!sealed.ok()) return sealed.status();
       secret = std::move(*sealed);
       token_file = "/dev/stdin";
@@ -149,6 +151,15 @@ class StepLauncher::Impl {
     if (!process.ok()) return process.status();
     step.process = std::move(*process);
     return {};
+  }
+
+  // The agent of a node can join as that node alone, and come again.
+  Result<std::string> token_of(const std::string& node) {
+    std::string& text = tokens_of_nodes_[node];
+    if (!text.empty()) return text;
+    const auto made = tokens_.make({.host = node}, Clock::now());
+    HVD_RETURN_IF_ERROR(made.status());
+    return text = to_text(*made);
   }
 
   // The step gets the whole of the node's part of the allocation, beside the other steps of the
@@ -222,6 +233,8 @@ class StepLauncher::Impl {
   const SlurmSpec& spec_;
   std::function<void(std::string_view)> warn_;
   bool ending_ = false;
+  join::JoinTokens tokens_{spec_.token};
+  std::map<std::string, std::string> tokens_of_nodes_;
   std::unique_ptr<join::JoinServer> server_;
   std::map<std::string, Attempt> attempts_;  // by node
   std::deque<std::string> waiting_;          // nodes whose steps wait for their turn

@@ -22,7 +22,7 @@ namespace {
 constexpr std::chrono::seconds kLookEvery{2};
 constexpr const char* kRequests =
     "GET /status, GET /metrics, POST /page, POST /dump, POST /stop, POST /drain, POST /undrain, "
-    "POST /scale\n";
+    "POST /scale, POST /token\n";
 
 bool may_ask(int socket) {
   const auto peer = unix_peer(socket);
@@ -127,6 +127,7 @@ void ControlServer::look_after_file() {
 const ControlServer::Callbacks::Change* ControlServer::change_at(std::string_view target) const {
   if (target == "/drain") return &callbacks_.drain;
   if (target == "/undrain") return &callbacks_.undrain;
+  if (target == "/token") return &callbacks_.token;
   return target == "/scale" ? &callbacks_.scale : nullptr;
 }
 

@@ -9,6 +9,8 @@
 //   POST /drain, /undrain   of the host that the body names: no worker of an elastic job works
 //                           there, or may again
 //   POST /scale   of an elastic job: its world has at most as many workers as the body says
+//   POST /token   of an elastic job that agents join: makes, lists, revokes a join token, as the
+//                 body says in JSON
 //
 // A request that the job refuses is answered with 409 and the reason, in words.
 //
@@ -45,6 +47,7 @@ class ControlServer {
     Change drain;
     Change undrain;
     Change scale;
+    Change token;
   };
 
   ControlServer(boost::asio::io_context& io, Callbacks callbacks);

@@ -134,13 +134,13 @@ bool knows(const std::string& command, const std::string& flag) {
 bool hvdrun_knows(const std::string& flag) {
   // `--no-` alone stands for the form that booleans have.
   return flag == "--no-" || knows("", flag) || knows("agent", flag) || knows("rendezvous", flag) ||
-         knows("status", flag) || knows("drain", flag);
+         knows("status", flag) || knows("drain", flag) || knows("token", flag);
 }
 
 bool is_subcommand(const std::string& word) {
-  static const std::set<std::string> kNames{"agent", "rendezvous", "jobs", "status",
-                                            "top",   "metrics",    "page", "dump",
-                                            "stop",  "drain",      "scale"};
+  static const std::set<std::string> kNames{"agent", "rendezvous", "jobs",  "status",
+                                            "top",   "metrics",    "page",  "dump",
+                                            "stop",  "drain",      "scale", "token"};
   return kNames.contains(word);
 }
 

@@ -13,18 +13,36 @@
 namespace hvd::test {
 namespace {
 
-class JoiningAgentsTest : public ElasticJobTest {
+class JoiningAgentsTest : public AskedJobTest {
  protected:
   Words joining(const Words& flags) const {
     Words words{"--join-bind", where_, "--token-file", token()};
     words.insert(words.end(), flags.begin(), flags.end());
     return words;
   }
+  // A flag that is given again counts as it is given last.
   Process& start_agent(const std::string& host, int slots, const Words& flags = {}) {
     Words words{"agent",  "--join", "tls://" + where_, "--token-file",       token(),
                 "--host", host,     "--slots",         std::to_string(slots)};
     words.insert(words.end(), flags.begin(), flags.end());
     return start(words);
+  }
+  // The file with a new join token.
+  std::string make_token(const std::string& name, const Words& terms) {
+    const std::string file = directory() / name;
+    Words words{"token", "new", "--file", file};
+    words.insert(words.end(), terms.begin(), terms.end());
+    const ExitStatus made = run_job(words);
+    EXPECT_EQ(made.code, 0) << made.err;
+    EXPECT_EQ(made.out.find("hvd-join-"), std::string::npos) << "it is in the file alone";
+    return file;
+  }
+  void expect_refused(const std::string& host, const std::string& token_file,
+                      const std::string& why) {
+    Process& agent = start_agent(host, 1, {"--token-file", token_file});
+    EXPECT_EQ(agent.wait().code, 1);
+    EXPECT_NE(agent.err().find(why), std::string::npos) << agent.err();
+    EXPECT_EQ(agent.err().find("trying again"), std::string::npos) << agent.err();
   }
   // A world of so many, newer than that; its number.
   std::int64_t expect_world(Process& job, std::size_t size, std::int64_t after = 0) {
@@ -70,6 +88,63 @@ TEST_F(JoiningAgentsTest, TheWorldGrowsWithAgentsThatJoinAndShrinksWithAgentsTha
   expect_world(job, 2, third);
   finish(job);
   EXPECT_EQ(a.wait().code, 0) << a.err();
+}
+
+// A token for one host and one agent, one whose time is over, one that was revoked, and the one in
+// its place; and none of them says more than it has to.
+TEST_F(JoiningAgentsTest, AJoinTokenLetsInWhomItIsForAsLongAsItHolds) {
+  Process& job = start_training(joining({"--min-np", "1"}));
+  start_agent("a", 1);
+  const auto first = expect_world(job, 1);
+
+  const auto once = make_token("once", {"--host", "b"});
+  EXPECT_EQ(std::filesystem::status(once).permissions(), std::filesystem::perms{0600});
+  expect_refused("c", once, "join token 1 is for host b, and this is host c");
+  start_agent("b", 1, {"--token-file", once});
+  const auto second = expect_world(job, 2, first);
+  expect_refused("b", once, "join token 1 is used up: it has let 1 agent join");
+
+  const auto brief = make_token("brief", {"--expires", "1s"});
+  EXPECT_TRUE(eventually([&] {
+    return run_job({"token", "list"}).out.find("2  expired  0 of 1 use") != std::string::npos;
+  }));
+  expect_refused("c", brief, "join token 2 has expired");
+
+  const auto old = make_token("old", {"--expires", "0", "--uses", "0"});
+  const ExitStatus rotated = run_job({"token", "rotate", "3"});
+  EXPECT_TRUE(rotated.out.starts_with("hvd-join-4-")) << rotated.out << rotated.err;
+  expect_refused("c", old, "join token 3 was revoked");
+  const auto fresh = directory_file("fresh", rotated.out);
+  std::filesystem::permissions(fresh, std::filesystem::perms{0600});
+  start_agent("c", 1, {"--token-file", fresh});
+  expect_world(job, 3, second);
+
+  const ExitStatus revoked = run_job({"token", "revoke", "4"});
+  EXPECT_NE(revoked.out.find("nobody joins by token 4 any more"), std::string::npos)
+      << revoked.out << revoked.err;
+  const ExitStatus unknown = run_job({"token", "revoke", "5"});
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_NE(unknown.err.find("there is no join token \"5\""), std::string::npos) << unknown.err;
+  const auto list = run_job({"token", "list"}).out;
+  EXPECT_NE(list.find("1  used up  1 of 1 use, host b"), std::string::npos) << list;
+  EXPECT_NE(list.find("4  revoked  1 uses"), std::string::npos) << list;
+
+  // It opens nothing in another job.
+  finish(job);
+  Process& other = start(joining({"-H", "a:1", "--start-timeout", "60", "true"}));
+  ASSERT_TRUE(other.wait_for_error("to join")) << other.err();
+  expect_refused("a", fresh, "join token 4 may be of another job, or of an earlier run");
+  start_agent("a", 1);
+  EXPECT_EQ(other.wait().code, 0) << other.err();
+}
+
+TEST_F(JoiningAgentsTest, AJobThatAgentsDoNotJoinWhileItRunsHasNoJoinTokens) {
+  Process& job = start_training({"-np", "1"});
+  ASSERT_GT(step_logs().wait_for_world(1, 0), 0) << job.err();
+  const ExitStatus asked = run_job({"token", "new"});
+  EXPECT_EQ(asked.code, 1);
+  EXPECT_NE(asked.err.find("agents cannot join it while it runs"), std::string::npos) << asked.err;
+  finish(job);
 }
 
 // It comes while hvdrun is stopped, for longer than it would be waited for.

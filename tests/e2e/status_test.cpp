@@ -250,6 +250,7 @@ TEST_F(StatusTest, ARequestThatIsRefusedChangesNothing) {
   }
   EXPECT_EQ(raw("GET /drain HTTP/1.1\r\n\r\n").substr(9, 3), "405");
   EXPECT_EQ(raw("POST /scale HTTP/1.1\r\nContent-Length: 2\r\n\r\nx\n").substr(9, 3), "409");
+  EXPECT_EQ(raw("GET /token HTTP/1.1\r\n\r\n").substr(9, 3), "405");
 
   ASSERT_TRUE(step_logs().wait_for_steps_more(3)) << job.err();
   EXPECT_EQ(status().at("worlds").size(), 1U);

@@ -286,7 +286,7 @@ class PretendAgents {
 Result<PretendAgentsReport> run_pretend_agents(const Token& token,
                                                const PretendAgentsOptions& options,
                                                TimePoint deadline) {
-  auto tls = TlsPsk::create(TlsPsk::Side::client, token);
+  auto tls = TlsPsk::client({token, {}});
   HVD_RETURN_IF_ERROR(tls.status());
   return PretendAgents(options, *std::move(tls)).run(deadline);
 }

@@ -193,7 +193,7 @@ TEST_F(JobCommands, NoControlCharacterOfAStatusReachesTheTerminal) {
 TEST_F(JobCommands, NoControlCharacterOfAnotherAnswerReachesTheTerminal) {
   add("a", "\x1b[2J\xc2\x9b\x7f\n");
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"metrics"}, {"page"}, {"dump"}, {"drain", "h"}, {"scale", "1"}}) {
+           {"metrics"}, {"page"}, {"dump"}, {"drain", "h"}, {"scale", "1"}, {"token", "list"}}) {
     const auto asked = ask(words);
     EXPECT_EQ(asked.code, 0) << asked.err;
     EXPECT_TRUE(contains(asked.out, "\\x1b[2J\\xc2\\x9b\\x7f\n")) << words.front() << asked.out;

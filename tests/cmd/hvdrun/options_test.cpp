@@ -127,6 +127,56 @@ TEST(Options, TheRendezvousHasOptionsOfItsOwn) {
   EXPECT_EQ(parsed({"-np", "1", "rendezvous"}).action, Action::run);
 }
 
+TEST(Options, AJoinTokenHasTerms) {
+  const auto made = parsed({"token", "new", "--host", "b", "--expires", "30m", "--uses", "0", "a6",
+                            "--file", "f"})
+                        .job_command;
+  EXPECT_EQ(made.subject, "new");
+  EXPECT_EQ(made.argument, "a6");
+  EXPECT_EQ(made.token.host, "b");
+  EXPECT_EQ(made.token.time, std::chrono::minutes(30));
+  EXPECT_EQ(made.token.uses, 0U);
+  EXPECT_EQ(made.token.file, "f");
+
+  const auto usual = parsed({"token", "new"}).job_command;
+  EXPECT_EQ(usual.token.time, std::chrono::hours(1));
+  EXPECT_EQ(usual.token.uses, 1U);
+  for (const auto& [text, seconds] : std::map<std::string, int>{
+           {"0", 0}, {"7", 7}, {"90s", 90}, {"2m", 120}, {"12h", 43'200}, {"7d", 604'800}}) {
+    const auto line = parsed({"token", "new", "--expires", text});
+    EXPECT_EQ(line.job_command.token.time, std::chrono::seconds(seconds)) << text;
+  }
+  const auto rotated = parsed({"token", "rotate", "3", "a6"}).job_command;
+  EXPECT_EQ(rotated.token.id, "3");
+  EXPECT_EQ(rotated.argument, "a6");
+}
+
+TEST(Options, WhatAJoinTokenCannotBeIsAnErrorOfUsage) {
+  const std::vector<std::pair<Arguments, std::string>> rows{
+      {{"token"}, "what shall be done?"},
+      {{"token", "make"}, "what shall be done?"},
+      {{"token", "revoke"}, "revoke: which one?"},
+      {{"token", "rotate"}, "rotate: which one?"},
+      {{"token", "new", "a", "b"}, "unexpected argument \"b\""},
+      {{"token", "new", "--expires", "soon"}, "--expires=soon: must be a time"},
+      {{"token", "new", "--expires", "-1s"}, "--expires=-1s: must be a time"},
+      {{"token", "new", "--expires", "s"}, "--expires=s: must be a time"},
+      {{"token", "new", "--expires", "4000000000d"}, "must be a time"},
+      {{"token", "new", "--uses", "many"}, "--uses=many: must be a number"},
+      {{"token", "new", "--uses", "-1"}, "--uses=-1: must be a number"},
+      {{"token", "new", "--host", "a b"}, "--host"},
+      {{"token", "list", "--uses", "1"}, "--uses: it has no effect with list"},
+      {{"token", "rotate", "1", "--host", "b"}, "--host: it has no effect with rotate"},
+      {{"token", "revoke", "1", "--file", "f"}, "--file: it has no effect with revoke"},
+  };
+  for (const auto& [arguments, why] : rows) {
+    const auto line = parse_command_line(arguments);
+    ASSERT_FALSE(line.ok()) << why;
+    EXPECT_NE(line.status().message().find(why), std::string::npos) << line.status().to_string();
+    EXPECT_TRUE(line.status().message().starts_with("hvdrun token: ")) << line.status().to_string();
+  }
+}
+
 TEST(Options, OfAFlagThatIsGivenTwiceTheLastOneCountsInEveryCommand) {
   EXPECT_EQ(parsed({"rendezvous", "--bind", "127.0.0.1:1", "--bind=127.0.0.1:2"}).rendezvous.bind,
             "127.0.0.1:2");

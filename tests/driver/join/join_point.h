@@ -39,7 +39,8 @@ class JoinPoint {
       const std::lock_guard lock(mutex_);
       refused_.emplace_back(text);
     };
-    server_.emplace(io_, token(), SocketAddress{"127.0.0.1", 0}, std::move(callbacks), limits);
+    server_.emplace(io_, token(), SocketAddress{"127.0.0.1", 0}, std::move(callbacks), limits,
+                    ListenPorts{}, &join_tokens);
     const Status started = server_->start();
     EXPECT_TRUE(started.ok()) << started.message();
     address_ = server_->address();
@@ -59,6 +60,7 @@ class JoinPoint {
 
   static Token token() { return *Token::from_hex(std::string(64, 'a')); }
   const SocketAddress& address() const { return address_; }
+  JoinTokens join_tokens{Token::random()};     // for the thread of the server
   std::atomic<bool> gives_up_at_once = false;  // whoever joins
   using Labels = std::vector<std::string>;
   std::function<Status(const std::string&, const Labels&)> admit =

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <gtest/gtest.h>
 #include <optional>
@@ -46,6 +47,19 @@ class Client {
   test::TemporaryDirectory directory_;
 };
 
+// The same client with a join token.
+struct TokenClient : Client {
+  TokenClient(JoinPoint& join_point, const PskKey& key) : Client(join_point) {
+    std::ofstream(arguments.token_file) << to_text(key) << "\n";
+  }
+};
+
+PskKey token_of(JoinPoint& join_point, const JoinTokenTerms& terms) {
+  std::optional<PskKey> made;
+  join_point.on_thread([&] { made = *join_point.join_tokens.make(terms, Clock::now()); });
+  return *made;
+}
+
 // A plain connection, which can send anything.
 struct RawClient {
   explicit RawClient(const JoinPoint& join_point)
@@ -65,8 +79,7 @@ struct RawClient {
 // A connection with the token, which can send any frame.
 struct TlsClient : RawClient {
   explicit TlsClient(const JoinPoint& join_point)
-      : RawClient(join_point),
-        tls(*TlsPsk::create(TlsPsk::Side::client, JoinPoint::token())->session()) {
+      : RawClient(join_point), tls(*TlsPsk::client({JoinPoint::token(), {}})->session()) {
     EXPECT_TRUE(tls.receive({}).ok());
     send(tls.take_outgoing());
     while (!tls.established() && receive()) {
@@ -292,6 +305,45 @@ TEST(JoinClient, ADriverThatIsSilentIsLostAndMayBeJoinedAgain) {
   joined->socket.reset();
   EXPECT_TRUE(ends_in_time(join_point.joined(0).connection));
   EXPECT_TRUE(client.join().ok());
+}
+
+TEST(JoinServer, AJoinTokenLetsInAsManyAsItIsFor) {
+  JoinPoint join_point;
+  const auto key = token_of(join_point, {.uses = 2});
+  for (int time = 0; time < 2; ++time) {
+    const auto joined = TokenClient(join_point, key).join();
+    ASSERT_TRUE(joined.ok()) << joined.status().to_string();
+  }
+  const auto refused = TokenClient(join_point, key).join();
+  EXPECT_EQ(refused.status().code(), Code::permission_denied);
+  EXPECT_NE(refused.status().message().find("join token 1 is used up: it has let 2 agents join"),
+            std::string::npos)
+      << refused.status().to_string();
+  EXPECT_TRUE(join_point.wait_for_refusal("join token 1 is used up"));
+  EXPECT_TRUE(join_point.wait_for_joined(2));
+}
+
+TEST(JoinServer, AJoinTokenIsNotUsedUpByAnAgentThatMayNotJoin) {
+  JoinPoint join_point;
+  join_point.admit = [](const std::string& host, const JoinPoint::Labels&) {
+    return host == "h2" ? Status() : Status(Code::not_found, "not this one");
+  };
+  const auto key = token_of(join_point, {.uses = 1});
+  EXPECT_EQ(TokenClient(join_point, key).join().status().code(), Code::permission_denied);
+  TokenClient second(join_point, key);
+  second.arguments.host = "h2";
+  EXPECT_TRUE(second.join().ok());
+}
+
+TEST(JoinServer, AJoinTokenOfAnotherJobOpensNothing) {
+  JoinPoint join_point;
+  token_of(join_point, {});
+  const auto stranger = JoinTokens(Token::random()).make({}, Clock::now());
+  const auto refused = TokenClient(join_point, *stranger).join();
+  EXPECT_EQ(refused.status().code(), Code::unauthenticated);
+  EXPECT_NE(refused.status().message().find("join token 1 may be of another job"),
+            std::string::npos)
+      << refused.status().to_string();
 }
 
 TEST(JoinServer, AnotherTokenIsRefusedAndBothSidesSaySo) {

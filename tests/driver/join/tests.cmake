@@ -1,6 +1,7 @@
 # The server that agents join by themselves, with the real client at the other end.
 hvd_test(hvd_join_test
   driver/join/join_server_test.cpp
+  driver/join/join_tokens_test.cpp
   driver/join/tls_psk_test.cpp
   LIBRARIES hvd_cli hvd_join hvd_tls LABELS unit)
 

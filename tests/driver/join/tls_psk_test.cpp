@@ -1,15 +1,21 @@
 #include "base/security/tls_psk.h"
 
 #include <gtest/gtest.h>
+#include <optional>
 #include <random>
+#include <string>
+#include <vector>
 
 namespace hvd {
 namespace {
 
 Token token(char digit) { return *Token::from_hex(std::string(64, digit)); }
 
-TlsSession session(TlsPsk::Side side, char digit) {
-  auto key = TlsPsk::create(side, token(digit));
+enum class Side { client, server };
+
+TlsSession session(Side side, char digit) {
+  auto key =
+      side == Side::client ? TlsPsk::client({token(digit), {}}) : TlsPsk::server(token(digit));
   EXPECT_TRUE(key.ok()) << key.status().message();
   return *key->session();
 }
@@ -35,7 +41,7 @@ struct Wire {
 };
 
 TEST(TlsPsk, PeersWithTheSameTokenTalkAndTheWireShowsNothingOfIt) {
-  Wire w{session(TlsPsk::Side::client, '1'), session(TlsPsk::Side::server, '1')};
+  Wire w{session(Side::client, '1'), session(Side::server, '1')};
   w.settle();
   ASSERT_TRUE(w.client.established()) << w.client_status.message();
   ASSERT_TRUE(w.server.established()) << w.server_status.message();
@@ -51,7 +57,7 @@ TEST(TlsPsk, PeersWithTheSameTokenTalkAndTheWireShowsNothingOfIt) {
 }
 
 TEST(TlsPsk, TheEndOfASessionIsAnnounced) {
-  Wire w{session(TlsPsk::Side::client, '1'), session(TlsPsk::Side::server, '1')};
+  Wire w{session(Side::client, '1'), session(Side::server, '1')};
   w.settle();
   EXPECT_FALSE(w.server.is_closed());
   w.client.close();
@@ -61,7 +67,7 @@ TEST(TlsPsk, TheEndOfASessionIsAnnounced) {
 }
 
 TEST(TlsPsk, AnotherTokenIsNoticedOnBothSides) {
-  Wire w{session(TlsPsk::Side::client, '1'), session(TlsPsk::Side::server, '2')};
+  Wire w{session(Side::client, '1'), session(Side::server, '2')};
   w.settle();
   EXPECT_FALSE(w.client.established());
   EXPECT_FALSE(w.server.established());
@@ -73,7 +79,7 @@ TEST(TlsPsk, AnotherTokenIsNoticedOnBothSides) {
 TEST(TlsPsk, BytesThatAreNotTlsAreRefused) {
   for (const std::string text : {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n",
                                  "\x16\x03\x01\xff\xff\xff"}) {
-    auto server = session(TlsPsk::Side::server, '1');
+    auto server = session(Side::server, '1');
     Status status = server.receive(text);
     for (int more = 0; status.ok() && more < 100; ++more) {
       status = server.receive(std::string(1000, 'x'));
@@ -87,7 +93,7 @@ TEST(TlsPsk, BytesThatAreNotTlsAreRefused) {
 TEST(TlsPsk, AChangedByteEndsTheSession) {
   std::mt19937 random(5);
   for (int round = 0; round < 200; ++round) {
-    Wire w{session(TlsPsk::Side::client, '1'), session(TlsPsk::Side::server, '1')};
+    Wire w{session(Side::client, '1'), session(Side::server, '1')};
     w.settle();
     ASSERT_TRUE(w.client.send("something that matters").ok());
     std::string bytes = w.client.take_outgoing();
@@ -100,11 +106,11 @@ TEST(TlsPsk, AChangedByteEndsTheSession) {
 
 TEST(TlsPsk, RubbishInsteadOfAHelloNeverEstablishesAnything) {
   std::mt19937 random(6);
-  auto client = session(TlsPsk::Side::client, '1');
+  auto client = session(Side::client, '1');
   ASSERT_TRUE(client.receive({}).ok());
   const std::string hello = client.take_outgoing();
   for (int round = 0; round < 500; ++round) {
-    auto server = session(TlsPsk::Side::server, '1');
+    auto server = session(Side::server, '1');
     std::string bytes = hello;
     for (int change = 0; change < 3; ++change) {
       bytes.at(random() % bytes.size()) = static_cast<char>(random());
@@ -112,6 +118,61 @@ TEST(TlsPsk, RubbishInsteadOfAHelloNeverEstablishesAnything) {
     bytes.resize(bytes.size() - random() % 20);
     static_cast<void>(server.receive(bytes));
     EXPECT_FALSE(server.established());
+  }
+}
+
+// A server that has the key '1' without a name, and the key '2' under the name "7".
+Wire wire_of(const PskKey& key) {
+  const auto client = TlsPsk::client(key);
+  const auto server = TlsPsk::server(token('1'), [](std::string_view id) {
+    return id == "7" ? std::optional(token('2')) : std::nullopt;
+  });
+  return {*client->session(), *server->session()};
+}
+
+TEST(TlsPsk, AServerTellsTheKeysOfItsClientsApart) {
+  for (const auto& key : {PskKey{token('1'), ""}, PskKey{token('2'), "7"}}) {
+    Wire w = wire_of(key);
+    w.settle();
+    ASSERT_TRUE(w.server.established()) << w.server_status.message();
+    ASSERT_TRUE(w.client.established()) << w.client_status.message();
+    EXPECT_EQ(w.server.key_id(), key.id);
+  }
+}
+
+TEST(TlsPsk, AKeyUnderAnotherNameOpensNothing) {
+  const std::string long_name(33, '7');
+  for (const auto& key : {PskKey{token('1'), "7"}, PskKey{token('2'), ""}, PskKey{token('2'), "8"},
+                          PskKey{token('2'), long_name}, PskKey{token('2'), "7 "}}) {
+    Wire w = wire_of(key);
+    w.settle();
+    EXPECT_FALSE(w.server.established()) << key.id;
+    EXPECT_EQ(w.server_status.code(), Code::unauthenticated) << w.server_status.message();
+    EXPECT_EQ(w.client_status.code(), Code::unauthenticated) << w.client_status.message();
+  }
+}
+
+TEST(PskKey, ComesBackFromItsText) {
+  for (const auto& key :
+       {PskKey{token('a'), ""}, PskKey{token('b'), "7"}, PskKey{token('c'), "X9"}}) {
+    const auto again = psk_key_from_text(to_text(key));
+    ASSERT_TRUE(again.ok()) << again.status().to_string();
+    EXPECT_EQ(again->id, key.id);
+    EXPECT_EQ(again->secret.bytes(), key.secret.bytes());
+  }
+  EXPECT_EQ(to_text({token('a'), "7"}), "hvd-join-7-" + std::string(64, 'a'));
+}
+
+TEST(PskKey, AMalformedTextIsRefused) {
+  const std::string digits(64, 'a');
+  for (const std::string& text : std::vector<std::string>{
+           std::string(), digits + "a", "hvd-join-" + digits, "hvd-join--" + digits,
+           "hvd-join-7" + digits, "hvd-join-7-", "hvd-join-7-" + digits + "a",
+           "hvd-join- -" + digits, "hvd-join-" + std::string(33, '7') + "-" + digits, "7-" + digits,
+           "x" + digits}) {
+    const auto key = psk_key_from_text(text);
+    EXPECT_EQ(key.status().code(), Code::invalid_argument) << text;
+    EXPECT_FALSE(key.status().message().empty());
   }
 }
 

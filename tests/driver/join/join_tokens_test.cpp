@@ -1,0 +1,114 @@
+#include "driver/join/join_tokens.h"
+
+#include <gtest/gtest.h>
+
+namespace hvd::driver::join {
+namespace {
+
+using std::chrono::seconds;
+
+const TimePoint kStart{std::chrono::hours(1)};
+
+class JoinTokensTest : public testing::Test {
+ protected:
+  std::string make(const JoinTokenTerms& terms) { return tokens_.make(terms, kStart)->id; }
+  void expect_refused(const std::string& id, const std::string& host, const std::string& why,
+                      TimePoint now = kStart) {
+    const Status status = tokens_.check(id, host, now);
+    EXPECT_EQ(status.code(), Code::permission_denied) << status.to_string();
+    EXPECT_EQ(status.message(), "join token " + id + " " + why);
+  }
+
+  Token job_key_ = Token::random();
+  JoinTokens tokens_{job_key_};
+};
+
+TEST_F(JoinTokensTest, HaveASecretOfTheirOwnInEachJob) {
+  const auto one = tokens_.make({}, kStart);
+  const auto two = tokens_.make({}, kStart);
+  EXPECT_NE(one->id, two->id);
+  EXPECT_NE(one->secret.bytes(), two->secret.bytes());
+  EXPECT_EQ(tokens_.secret_of(one->id)->bytes(), one->secret.bytes());
+  EXPECT_EQ(JoinTokens(Token::random()).secret_of(one->id), std::nullopt);
+
+  JoinTokens of_another_run(Token::random());
+  EXPECT_EQ(of_another_run.make({}, kStart)->id, one->id);
+  EXPECT_NE(of_another_run.secret_of(one->id)->bytes(), one->secret.bytes());
+}
+
+TEST_F(JoinTokensTest, HoldUntilTheirTimeIsOver) {
+  const auto id = make({.time = seconds(60)});
+  EXPECT_TRUE(tokens_.check(id, "a", kStart + seconds(59)).ok());
+  expect_refused(id, "a", "has expired", kStart + seconds(60));
+  EXPECT_TRUE(tokens_.check(make({}), "a", kStart + std::chrono::hours(10'000)).ok());
+}
+
+TEST_F(JoinTokensTest, HoldForSoManyAgents) {
+  const auto id = make({.uses = 2});
+  tokens_.use(id);
+  EXPECT_TRUE(tokens_.check(id, "a", kStart).ok());
+  tokens_.use(id);
+  expect_refused(id, "a", "is used up: it has let 2 agents join");
+
+  const auto endless = make({});
+  for (int i = 0; i < 100; ++i) tokens_.use(endless);
+  EXPECT_TRUE(tokens_.check(endless, "a", kStart).ok());
+}
+
+TEST_F(JoinTokensTest, HoldForOneHost) {
+  const auto id = make({.host = "a"});
+  EXPECT_TRUE(tokens_.check(id, "a", kStart).ok());
+  expect_refused(id, "b", "is for host a, and this is host b");
+}
+
+TEST_F(JoinTokensTest, HoldNoMoreOnceRevoked) {
+  const auto id = make({});
+  ASSERT_TRUE(tokens_.revoke(id).ok());
+  expect_refused(id, "a", "was revoked");
+  EXPECT_TRUE(tokens_.secret_of(id)) << "its holder is told why";
+}
+
+TEST_F(JoinTokensTest, AreRotatedOnTheSameTerms) {
+  const auto old = make({.host = "a", .time = seconds(60), .uses = 1});
+  tokens_.use(old);
+  const auto fresh = tokens_.rotate(old, kStart + seconds(100));
+  ASSERT_TRUE(fresh.ok()) << fresh.status().to_string();
+  expect_refused(old, "a", "was revoked");
+  EXPECT_TRUE(tokens_.check(fresh->id, "a", kStart + seconds(159)).ok());
+  expect_refused(fresh->id, "b", "is for host a, and this is host b", kStart + seconds(159));
+  expect_refused(fresh->id, "a", "has expired", kStart + seconds(160));
+}
+
+TEST_F(JoinTokensTest, ThatWereNeverMadeAreUnknown) {
+  make({});
+  for (const char* const id : {"", "0", "2", "01", "-1", "x", "1x"}) {
+    EXPECT_FALSE(tokens_.secret_of(id)) << id;
+    EXPECT_FALSE(tokens_.check(id, "a", kStart).ok()) << id;
+    EXPECT_EQ(tokens_.rotate(id, kStart).status().code(), Code::not_found) << id;
+  }
+  EXPECT_EQ(tokens_.revoke("2").code(), Code::not_found);
+}
+
+TEST_F(JoinTokensTest, AreListedWithWhatBecameOfThem) {
+  EXPECT_EQ(tokens_.to_text(kStart), "there are no join tokens");
+  make({.host = "a", .time = seconds(90), .uses = 1});
+  make({.uses = 3});
+  make({});
+  make({.time = seconds(5)});
+  tokens_.use("1");
+  tokens_.use("2");
+  ASSERT_TRUE(tokens_.revoke("3").ok());
+  EXPECT_EQ(tokens_.to_text(kStart + seconds(30)),
+            "1  used up  1 of 1 use, host a, 1 min 0 s left\n"
+            "2  valid  1 of 3 uses\n"
+            "3  revoked  0 uses\n"
+            "4  expired  0 uses, 0 s left");
+}
+
+TEST_F(JoinTokensTest, AreNotMadeWithoutEnd) {
+  for (std::size_t i = 0; i < JoinTokens::kMost; ++i) ASSERT_TRUE(tokens_.make({}, kStart).ok());
+  EXPECT_EQ(tokens_.make({}, kStart).status().code(), Code::resource_exhausted);
+}
+
+}  // namespace
+}  // namespace hvd::driver::join
