@@ -91,7 +91,7 @@ class TlsTunnel : public std::enable_shared_from_this<TlsTunnel> {
     local_.close(ignored);
     const std::uint64_t one = 1;
     // The counter is far from its limit, so this cannot fail.
-    static_cast<void>(::write(ended_.get(), &one, sizeof(one)));
+    [[maybe_unused]] const ssize_t written = ::write(ended_.get(), &one, sizeof(one));
   }
 
  private:

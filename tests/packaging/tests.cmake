@@ -34,7 +34,7 @@ endif()
 
 # What was built, read from its files: how it is hardened, and what is in it.
 if(HVD_BUILD_PYTHON AND NOT HVD_SANITIZE AND CMAKE_BUILD_TYPE STREQUAL "Release")
-  foreach(name bill)
+  foreach(name hardening bill)
     string(SUBSTRING ${name} 0 1 initial)
     string(TOUPPER ${initial} initial)
     string(REGEX REPLACE "^." "${initial}" title ${name})
