@@ -51,9 +51,8 @@ class SecretPages {
         ::mmap(nullptr, kSecretPages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) throw std::bad_alloc();
 
-    // Kernels that lack one of these, and users who may lock no more memory, have the others.
+    // A system without the first, and a user who may lock no more memory, has keys all the same.
     (void)::madvise(pages, kSecretPages, MADV_DONTDUMP);
-    (void)::madvise(pages, kSecretPages, MADV_WIPEONFORK);
     (void)::mlock(pages, kSecretPages);
     auto* const first = static_cast<unsigned char*>(pages);
     for (std::size_t i = kPlaces; i > 0; --i) free_.push_back(first + (i - 1) * SecretBytes::kSize);
