@@ -152,6 +152,12 @@ void Model::round_gradients(const ExactSum& exact, float scale) {
   }
 }
 
+void Model::scale_gradients(float scale) {
+  for (Parameter* const parameter : parameters()) {
+    for (float& value : parameter->gradient) value *= scale;
+  }
+}
+
 void Model::update(double learning_rate) {
   ++steps_;
   const float rate = adam_rate(learning_rate, steps_);

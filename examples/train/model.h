@@ -40,6 +40,7 @@ class Model {
   static void fill_zeros(const hvd::TensorView& gradient);
   // Multiplied, and rounded so that their sum over all workers is exact.
   void round_gradients(const ExactSum& exact, float scale);
+  void scale_gradients(float scale);
   // When the gradients are there: now.
   static std::shared_ptr<hvd::ReadyEvent> gradients_there() { return nullptr; }
 

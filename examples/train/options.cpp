@@ -6,6 +6,8 @@
 #include <functional>
 #include <map>
 
+#include <hvd/shards.h>
+
 namespace train {
 namespace {
 
@@ -62,6 +64,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
       {"--text", [&](const auto&, const auto& value) { options.texts.emplace_back(value); }},
       {"--steps", count(options.steps, 1, kMany)},
       {"--batch", count(options.batch, 1, 1 << 20)},
+      {"--shards", count(options.shards, 1, hvd::kMaxShards)},
       {"--context", count(options.context, 1, 1024)},
       {"--hidden", count(options.hidden, 1, 1 << 14)},
       {"--embedding", count(options.embedding, 1, 1024)},
@@ -100,6 +103,10 @@ Options parse_options(const std::vector<std::string>& arguments) {
     setter->second(flag, value);
   }
 
+  if (options.shards > options.batch) {
+    throw UsageError("--shards " + std::to_string(options.shards) + ": a batch of " +
+                     std::to_string(options.batch) + " has fewer samples");
+  }
   if (options.texts.empty()) options.texts = default_texts();
   return options;
 }
@@ -120,6 +127,10 @@ std::string usage() {
          "                    once (README.md and docs/ of the working directory)\n" +
          line("--steps N", "steps of training", defaults.steps) +
          line("--batch N", "samples of a step, over all workers together", defaults.batch) +
+         "  --shards N        parts of a batch whose gradients are added in an order of their own, "
+         "so "
+         "that\n"
+         "                    the weights have the same bits with any number of workers\n" +
          line("--context N", "bytes seen before the one to predict", defaults.context) +
          line("--hidden N", "width of the hidden layer", defaults.hidden) +
          line("--embedding N", "numbers that stand for one byte", defaults.embedding) +

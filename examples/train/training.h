@@ -19,6 +19,7 @@
 
 #include <hvd/hvd.h>
 #include <hvd/sampler.h>
+#include <hvd/shards.h>
 
 #include "corpus.h"
 #include "exact_sum.h"
@@ -85,21 +86,34 @@ class Training {
     std::int64_t told = 0;    // workers that were told to end
   };
 
-  // The work of this worker in the next step: its share of the batch that the sampler gives to all.
+  // The work of this worker in the next step: its parts of the batch that the sampler gives to all.
+  // Without shards there is one for each worker.
   struct Share {
     std::vector<unsigned char> contexts;
     std::vector<unsigned char> next;
+  };
+  struct Work {
+    std::vector<Share> shares;  // of this worker
     std::size_t batch = 0;
   };
-  Share next_share() {
+  Work next_work(const hvd::ShardRange& own, int parts) {
     if (sampler_.done()) sampler_.set_epoch(sampler_.epoch() + 1);
     const auto batch = sampler_.next(static_cast<std::int64_t>(options_.batch), 0, 1);
-    const Shard shard = shard_of(batch.size(), hvd::rank(), hvd::size());
+    Work work;
+    work.batch = batch.size();
+    std::vector<std::int64_t> drawn;
+    for (const int part : own) {
+      const Shard shard = shard_of(batch.size(), part, parts);
+      const auto mine = std::span(batch).subspan(shard.first, shard.last - shard.first);
+      work.shares.push_back(share_of(mine));
+      drawn.insert(drawn.end(), mine.begin(), mine.end());
+    }
+    ledger_.draw(progress_.step + 1, sampler_.epoch(), drawn);
+    return work;
+  }
+  Share share_of(std::span<const std::int64_t> samples) {
     Share share;
-    share.batch = batch.size();
-    const auto mine = std::span(batch).subspan(shard.first, shard.last - shard.first);
-    ledger_.draw(progress_.step + 1, sampler_.epoch(), mine);
-    for (const auto place : mine) {
+    for (const auto place : samples) {
       const auto sample = corpus_.sample(static_cast<std::size_t>(place));
       share.contexts.insert(share.contexts.end(), sample.context,
                             sample.context + options_.context);
@@ -108,34 +122,91 @@ class Training {
     return share;
   }
 
+  // Gradients that are summed over all workers, as they come.
+  class OverWorkers {
+   public:
+    explicit OverWorkers(Model& model)
+        : model_(model),
+          exact_(ExactSum::of(hvd::size())),
+          reducer_({.op = hvd::Sum, .fill_zeros = &Model::fill_zeros}) {
+      for (auto* const parameter : model.parameters()) {
+        reducer_.add(parameter->name, parameter->gradient);
+      }
+    }
+    hvd::ShardRange own() const { return {hvd::rank(), hvd::rank() + 1}; }
+    int parts() const { return hvd::size(); }
+    void ready(int /*part*/, std::size_t batch) {
+      model_.round_gradients(exact_, 1.0F / static_cast<float>(batch));
+      const auto there = model_.gradients_there();
+      for (auto* const parameter : model_.parameters()) reducer_.ready(parameter->name, there);
+    }
+    void synchronize() { reducer_.synchronize(); }
+
+   private:
+    Model& model_;
+    ExactSum exact_;
+    hvd::GradientReducer reducer_;
+  };
+
+  // The same over shards: the sum has the same bits with any number of workers.
+  class OverShards {
+   public:
+    OverShards(Model& model, int shards)
+        : model_(model), reducer_({.shards = shards, .op = hvd::Sum}) {
+      for (auto* const parameter : model.parameters()) {
+        reducer_.add(parameter->name, parameter->gradient);
+      }
+    }
+    hvd::ShardRange own() const { return reducer_.own(); }
+    int parts() const { return reducer_.shards(); }
+    void ready(int shard, std::size_t batch) {
+      model_.scale_gradients(1.0F / static_cast<float>(batch));
+      reducer_.ready(shard);
+      for (auto* const parameter : model_.parameters()) Model::fill_zeros(parameter->gradient);
+    }
+    void synchronize() { reducer_.synchronize(); }
+
+   private:
+    Model& model_;
+    hvd::ShardReducer reducer_;
+  };
+
   // Called again whenever the world has changed: everything that belongs to a world is made here.
   void train() {
     begin();
-    const auto exact = ExactSum::of(hvd::size());
-    hvd::GradientReducer reducer({.op = hvd::Sum, .fill_zeros = &Model::fill_zeros});
-    for (auto* const parameter : model_.parameters()) {
-      reducer.add(parameter->name, parameter->gradient);
-      Model::fill_zeros(parameter->gradient);
+    for (auto* const parameter : model_.parameters()) Model::fill_zeros(parameter->gradient);
+    if (options_.shards == 0) {
+      OverWorkers sums(model_);
+      train_with(sums);
+    } else if constexpr (requires(Model & model) { model.scale_gradients(1.0F); }) {
+      OverShards sums(model_, static_cast<int>(options_.shards));
+      train_with(sums);
+    } else {
+      throw UsageError(
+          "--shards: the gradients of this program lie on a GPU, and are added in the "
+          "memory of the host");
     }
+  }
 
+  template <typename Sums>
+  void train_with(Sums& sums) {
     since_ = std::chrono::steady_clock::now();
     samples_since_ = 0;
     while (!is_over()) {
       fail_if_there(options_.fail_on);
-      const Share share = next_share();
-      const double loss = model_.learn(share.contexts, share.next, share.next.size());
-      model_.round_gradients(exact, 1.0F / static_cast<float>(share.batch));
-
-      const auto there = model_.gradients_there();
-      for (auto* const parameter : model_.parameters()) reducer.ready(parameter->name, there);
-
-      // In whole millionths, whose sum is exact too.
-      std::vector<std::int64_t> losses{std::llround(std::min(loss, kTooMuch) * 1e6),
-                                       std::isfinite(loss) ? 0 : 1,
-                                       is_there(options_.until) ? 1 : 0};
+      const Work work = next_work(sums.own(), sums.parts());
+      std::vector<std::int64_t> losses{0, 0, is_there(options_.until) ? 1 : 0};
+      int part = sums.own().first;
+      for (const auto& share : work.shares) {
+        const double loss = model_.learn(share.contexts, share.next, share.next.size());
+        sums.ready(part++, work.batch);
+        // In whole millionths, whose sum is exact too.
+        losses[0] += std::llround(std::min(loss, kTooMuch) * 1e6);
+        losses[1] += std::isfinite(loss) ? 0 : 1;
+      }
 
       const auto summed = hvd::allreduce_async(losses, {.name = "loss", .op = hvd::Sum});
-      reducer.synchronize();
+      sums.synchronize();
       summed.wait();
       if (losses[1] != 0) {
         throw std::runtime_error("the loss is not a number any more; a smaller --lr may help");
@@ -145,8 +216,8 @@ class Training {
       ++progress_.step;
       progress_.told = losses[2];
       progress_.losses += losses[0];
-      progress_.samples += share.batch;
-      samples_since_ += share.batch;
+      progress_.samples += work.batch;
+      samples_since_ += work.batch;
 
       const bool speaks = is_time_to_speak();
       const Progress spoken = progress_;
@@ -172,7 +243,8 @@ class Training {
   void begin() {
     if (ledger_.is_kept()) ledger_.world(progress_.step, model_.digest());
     const int workers = hvd::size();
-    if (progress_.step == 0 && options_.batch < static_cast<std::size_t>(workers)) {
+    const bool is_shared = options_.shards == 0;
+    if (progress_.step == 0 && is_shared && options_.batch < static_cast<std::size_t>(workers)) {
       throw UsageError("--batch " + std::to_string(options_.batch) + ": " +
                        std::to_string(workers) + " workers need at least one sample each");
     }

@@ -2,6 +2,7 @@
 // hosts.
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "tests/e2e/job_test.h"
 #include "tests/e2e/step_logs.h"
@@ -84,6 +85,23 @@ TEST_F(TrainingTest, EqualWorldSizeAndSeedGiveTheSameCurveAndWeightsOnOneHostOrT
   EXPECT_EQ(last_line(one.out), last_line(two.out));
 }
 
+TEST_F(TrainingTest, WithShardsAnyNumberOfWorkersGivesTheSameBits) {
+  std::set<std::string> digests;
+  std::set<Words> curves;
+  for (const int workers : {1, 2, 3, 5}) {
+    Words words = training({"-np", std::to_string(workers)});
+    words.insert(words.end(), {"--shards", "16"});
+    const ExitStatus end = run_job(words);
+    EXPECT_EQ(end.code, 0) << end.err;
+    const std::string line = last_line(end.out);
+    digests.insert(line.substr(std::min(line.size(), line.find("(digest"))));
+    curves.insert(loss_curve(end.out));
+  }
+  EXPECT_EQ(digests.size(), 1U);
+  EXPECT_EQ(curves.size(), 1U);
+  EXPECT_FALSE(curves.begin()->empty());
+}
+
 TEST_F(TrainingTest, AnotherSeedGivesAnotherCurve) {
   Words other = training({"-np", "2"});
   other.insert(other.end(), {"--seed", "2"});
@@ -106,6 +124,7 @@ TEST_F(TrainingTest, TextsThatCannotBeUsedAreErrorsThatNameThem) {
       {{train, "--text", empty}, empty + ": there is nothing in it"},
       {{train, "--text", three}, three + ": 3 bytes in all, but --context 12 needs at least 13"},
       {{train, "--text", folder}, folder + ": holds no *.md file"},
+      {{train, "--batch", "8", "--shards", "16"}, "--shards 16: a batch of 8 has fewer samples"},
       {{train, "--steps", "many"}, "--steps many: expected a whole number"},
       {{train, "--lr", "-1"}, "--lr -1: expected a number above 0"},
       {{train, "--batch"}, "--batch needs a value"},
