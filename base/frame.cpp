@@ -36,7 +36,9 @@ void FrameDecoder::drop(std::size_t count) {
     buffer_.clear();
     consumed_ = 0;
   } else if (consumed_ > (std::size_t{1} << 20)) {
-    buffer_.erase(0, consumed_);
+    std::string rest = buffer_.substr(consumed_);
+    buffer_.swap(rest);
+    ::explicit_bzero(rest.data(), rest.size());
     consumed_ = 0;
   }
 }

@@ -25,7 +25,7 @@ std::string encode_frame(std::uint16_t kind, std::string_view payload);
 
 // Bytes in, frames out. A frame that claims more than `max_size` bytes is an error at once, before
 // anything is allocated for it; after an error the stream is lost. What was given out is
-// overwritten here, since it may hold the job's token. For one thread.
+// overwritten here, since it may hold a credential. For one thread.
 class FrameDecoder {
  public:
   explicit FrameDecoder(std::size_t max_size = kDefaultMaxFrame) : max_size_(max_size) {}

@@ -221,7 +221,7 @@ Result<Frame> receive_frame(int fd, FrameDecoder& decoder, TimePoint deadline) {
     if (got == 0) return Status(Code::unavailable, "the other side closed the connection");
     if (got > 0) {
       decoder.feed({buffer.data(), static_cast<std::size_t>(got)});
-      // A worker gets the job's token in such a frame.
+      // A worker gets its credential in such a frame.
       ::explicit_bzero(buffer.data(), static_cast<std::size_t>(got));
     } else if (errno != EINTR && errno != EAGAIN) {
       return Status::from_errno("receive", errno);

@@ -19,7 +19,7 @@ enum class Code {
   invalid_argument,     // the caller asked for something that cannot be
   not_found,            // it is not there
   already_exists,       // it is there already, or changed meanwhile
-  unauthenticated,      // the other side did not prove that it holds the job's token
+  unauthenticated,      // the other side did not prove that it holds the right key
   permission_denied,    // it did, but may not do this
   failed_precondition,  // not now: the order of calls is wrong
   resource_exhausted,   // a limit was reached

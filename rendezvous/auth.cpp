@@ -158,7 +158,7 @@ Verifier::Verdict Verifier::verify(std::string_view method, std::string_view tar
                                    std::string_view authorization, std::int64_t now) {
   Verdict verdict;
   if (authorization.empty()) {
-    verdict.reason = "the request is not signed with the job's token";
+    verdict.reason = "the request is not signed with a key of the job";
     return verdict;
   }
 

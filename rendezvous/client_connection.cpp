@@ -268,7 +268,7 @@ Result<Client::Connection::Answer> Client::Connection::ask(const Request& reques
       error = again ? Status(Code::unavailable, reason_of(answer->status, answer->body))
                     : Status(Code::unauthenticated,
                              cat("the answer (", reason_of(answer->status, answer->body),
-                                 ") is not signed with the job's token"));
+                                 ") is not signed with this client's key"));
     }
 
     socket_.reset();

@@ -17,16 +17,26 @@ std::string_view first_part(std::string_view text) { return text.substr(0, text.
 
 }  // namespace
 
-void Rights::set_members(std::uint64_t generation, std::vector<Incarnation> members) {
-  members_[generation] = std::move(members);
-  if (members_.size() > kWorlds) members_.erase(members_.begin());
+void Rights::set_members(std::uint64_t generation, std::vector<Incarnation> members,
+                         bool is_in_force) {
+  if (is_in_force) in_force_ = generation;
+  auto& kept = members_[generation];
+  count_ += members.size() - kept.size();
+  kept = std::move(members);
+
+  auto oldest = members_.begin();
+  while (members_.size() > kWorlds && count_ > kMembers) {
+    if (oldest->first == in_force_) ++oldest;
+    count_ -= oldest->second.size();
+    oldest = members_.erase(oldest);
+  }
 }
 
 Status Rights::check_write(Incarnation worker, std::string_view scope, std::string_view key,
-                           std::string_view value) const {
+                           std::string_view value, std::string_view current) const {
   if (worker == 0) return {};
   if (scope == kWorldScope) return refusal("only hvdrun writes the world");
-  if (scope == kCommitScope) return check_commit(worker, key, value);
+  if (scope == kCommitScope) return check_commit(worker, key, value, current);
   return scope.starts_with(kWorldScopePrefix) ? check_entry(worker, scope, key) : Status();
 }
 
@@ -52,15 +62,23 @@ Status Rights::check_entry(Incarnation worker, std::string_view scope, std::stri
                      " does not belong to rank ", rank));
 }
 
-Status Rights::check_commit(Incarnation worker, std::string_view key,
-                            std::string_view value) const {
+Status Rights::check_commit(Incarnation worker, std::string_view key, std::string_view value,
+                            std::string_view current) const {
   if (key != kHighWaterKey) return refusal("a worker writes nothing there but its commits");
   const auto generation = first_part(value);
   const auto* const members = members_of(generation);
-  if (members != nullptr && !members->empty() && members->front() == worker) return {};
-  return refusal(cat("only rank 0 of generation ", quoted(generation),
-                     " says what that has committed, and the worker of incarnation ", worker,
-                     " is not that"));
+  if (members == nullptr || members->empty() || members->front() != worker) {
+    return refusal(cat("only rank 0 of generation ", quoted(generation),
+                       " says what that has committed, and the worker of incarnation ", worker,
+                       " is not that"));
+  }
+
+  const auto newest = parse_number<std::uint64_t>(first_part(current));
+  if (newest && *newest > parse_number<std::uint64_t>(generation)) {
+    return refusal(cat("generation ", *newest, " has committed already, and generation ",
+                       generation, " is over"));
+  }
+  return {};
 }
 
 const std::vector<Incarnation>* Rights::members_of(std::string_view generation) const {

@@ -3,9 +3,9 @@
 //
 //     world                     nothing: hvdrun says which worlds there are
 //     world.<generation>.*      of a world that it is a member of: its own rank's entry, that it
-//     has
-//                               given up, and as rank 0 the process sets
-//     elastic                   the commits of a world that it is rank 0 of
+//                               has given up, and as rank 0 the process sets
+//     elastic                   the commits of a world that it is rank 0 of, unless a newer one has
+//                               committed
 //     anything else             all of it: these scopes are the program's own
 //
 // and anybody who may ask may read all of it. Pure, a value; for one thread.
@@ -35,22 +35,28 @@ using FindWorker = std::function<std::optional<KnownWorker>(Incarnation incarnat
 
 class Rights {
  public:
-  // The members of this world by rank, from before it is published. Of worlds that are older than
-  // the kWorlds newest ones nothing is known any more: workers can be behind by some.
+  // The members of this world by rank, from before it is published. The world that is in force is
+  // known until another one is; of the others, which were before it or are proposed, the oldest are
+  // forgotten when there are more than kWorlds and they have more than kMembers members together:
+  // workers can be behind by many proposals.
   static constexpr std::size_t kWorlds = 64;
-  void set_members(std::uint64_t generation, std::vector<Incarnation> members);
+  static constexpr std::size_t kMembers = std::size_t{1} << 20;
+  void set_members(std::uint64_t generation, std::vector<Incarnation> members, bool is_in_force);
 
-  // Whether this worker may write the key; an empty `value` takes it away. permission_denied: the
-  // message says why not.
+  // Whether this worker may write the key, whose value is `current` now; an empty `value` takes it
+  // away. permission_denied: the message says why not.
   Status check_write(Incarnation worker, std::string_view scope, std::string_view key,
-                     std::string_view value) const;
+                     std::string_view value, std::string_view current) const;
 
  private:
   Status check_entry(Incarnation worker, std::string_view scope, std::string_view key) const;
-  Status check_commit(Incarnation worker, std::string_view key, std::string_view value) const;
+  Status check_commit(Incarnation worker, std::string_view key, std::string_view value,
+                      std::string_view current) const;
   const std::vector<Incarnation>* members_of(std::string_view generation) const;
 
   std::map<std::uint64_t, std::vector<Incarnation>> members_;
+  std::size_t count_ = 0;       // of all of them
+  std::uint64_t in_force_ = 0;  // 0: none
 };
 
 }  // namespace hvd::rendezvous

@@ -99,8 +99,8 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   }
   const ServerOptions& options() const { return options_; }
 
-  void set_members(std::uint64_t generation, std::vector<Incarnation> members) {
-    hub_->service.rights().set_members(generation, std::move(members));
+  void set_members(std::uint64_t generation, std::vector<Incarnation> members, bool is_in_force) {
+    hub_->service.rights().set_members(generation, std::move(members), is_in_force);
   }
 
   std::string get(std::string_view scope, std::string_view key) const {
@@ -300,8 +300,9 @@ void Server::close(const SocketAddress& where) { impl_->close(where); }
 void Server::stop() { impl_->stop(); }
 SocketAddress Server::address() const { return impl_->address(); }
 
-void Server::set_members(std::uint64_t generation, std::vector<Incarnation> members) {
-  impl_->set_members(generation, std::move(members));
+void Server::set_members(std::uint64_t generation, std::vector<Incarnation> members,
+                         bool is_in_force) {
+  impl_->set_members(generation, std::move(members), is_in_force);
 }
 
 void Server::put(std::string_view scope, std::string_view key, std::string value) {

@@ -61,7 +61,7 @@ class Server {
   void expect(const std::map<std::string, std::size_t>& scope_sizes);
 
   // As Rights has it.
-  void set_members(std::uint64_t generation, std::vector<Incarnation> members);
+  void set_members(std::uint64_t generation, std::vector<Incarnation> members, bool is_in_force);
 
   // The driver's own way into the store, without HTTP; wakes the clients that wait for the key.
   void put(std::string_view scope, std::string_view key, std::string value);

@@ -9,7 +9,7 @@ namespace hvd::rendezvous {
 namespace {
 
 constexpr std::string_view kLegacyRefusal =
-    "requests have to be signed with the job's token; those of Horovod's own clients are not, and "
+    "requests have to be signed with a key of the job; those of Horovod's own clients are not, and "
     "are served only with --legacy-clients";
 constexpr std::string_view kAllowed = "GET, PUT, DELETE, POST";
 
@@ -199,13 +199,21 @@ std::variant<Reply, PendingRead> Service::handle(const RequestHead& head, const 
   }
   if (get) return handle_get(target);
 
-  const Status right = rights_.check_write(ticket.id.worker, target.scope, target.key, body);
+  const Status right = check_write(ticket, target.scope, target.key, body);
   if (!right.ok()) return make_error(403, right.message());
   if (head.method == "PUT") {
     return handle_put(target, make_value(std::move(body), digest));
   }
   store_.erase(target.scope, target.key);
   return Reply();
+}
+
+Status Service::check_write(const Ticket& ticket, std::string_view scope, std::string_view key,
+                            std::string_view value) const {
+  if (ticket.id.worker == 0) return {};
+  const Entry* const entry = store_.find(scope, key);
+  return rights_.check_write(ticket.id.worker, scope, key, value,
+                             entry == nullptr ? std::string_view() : entry->value->bytes);
 }
 
 Reply Service::handle_put(const Target& target, ValuePtr value) {
@@ -249,7 +257,7 @@ Reply Service::handle_bulk_write(const Ticket& ticket, std::string_view body) {
   auto values = decode_bulk_write(body);
   if (!values.ok()) return make_error(400, values.status().message());
   for (const auto& [key, value] : *values) {
-    const Status right = rights_.check_write(ticket.id.worker, scope, key, value->bytes);
+    const Status right = check_write(ticket, scope, key, value->bytes);
     if (!right.ok()) return make_error(403, right.message());
     if (value->bytes.size() > limits_.max_value) {
       return make_error(

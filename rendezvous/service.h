@@ -77,6 +77,8 @@ class Service {
   Verifier& verifier() { return verifier_; }
 
  private:
+  Status check_write(const Ticket& ticket, std::string_view scope, std::string_view key,
+                     std::string_view value) const;
   Reply handle_put(const Target& target, ValuePtr value);
   std::variant<Reply, PendingRead> handle_get(const Target& target);
   std::variant<Reply, PendingRead> handle_bulk_read(const Target& target, std::string_view body);

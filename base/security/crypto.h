@@ -1,6 +1,6 @@
-// The job's token and what is proved with it. The token is 256 random bits; workers get it by
-// descriptor. It is never printed, and its bytes lie in memory for secrets (secret_memory.h).
-// OpenSSL does the work.
+// The job's token and what is proved with it. The token is 256 random bits; workers get
+// credentials that derive from it (base/protocol/credentials.h). It is never printed, and its bytes
+// lie in memory for secrets (secret_memory.h). OpenSSL does the work.
 #pragma once
 
 #include <array>

@@ -1,10 +1,10 @@
 // The protection of one connection's bytes after its handshake. They travel in records. Each has a
-// tag of 16 bytes, made with a key that only holders of the job's token can derive, and a number in
+// tag of 16 bytes, made with a key that only holders of the world's key can derive, and a number in
 // the order of sending, so that a record that was altered, forged, lost, repeated or moved is found
 // when it is opened. AES-128-GCM (NIST SP 800-38D) by OpenSSL: `integrity` authenticates the bytes
 // and leaves them as they are (GMAC), `encrypted` hides them as well.
 //
-// Either end derives the keys from the job's token and both nonces of the handshake
+// Either end derives the keys from the world's key and both nonces of the handshake
 // (base/security/handshake.h), one for each direction, and anew after every kRecordsPerKey records,
 // so that no key protects more than some 4 GB.
 #pragma once

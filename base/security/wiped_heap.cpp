@@ -1,5 +1,5 @@
 // Linked into hvdrun and its agent, and into no library: memory that one of them gives back is
-// overwritten first. So a message with the job's token, a header with a browser's, the digits of a
+// overwritten first. So a message with a credential, a header with a browser's, the digits of a
 // token file or a variable of the user's that no other host may see are gone from the memory of the
 // process once they were used, wherever a string of theirs was copied to.
 //

@@ -421,8 +421,9 @@ Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease) {
   if (reaper.pid < 0) return Status::from_errno("fork the worker's reaper", errno);
   if (reaper.pid > 0) return reaper;
 
-  // This process has the agent's memory, and with it messages with the job's token that the agent
-  // had not dealt with yet. It leaves no core dump, and the worker's program has its own memory.
+  // This process has the agent's memory, and with it messages with credentials of workers that the
+  // agent had not dealt with yet. It leaves no core dump, and the worker's program has its own
+  // memory.
   ::prctl(PR_SET_DUMPABLE, 0);
   // In this process the agent's descriptors are plain numbers: no destructor of its objects may
   // run.

@@ -232,7 +232,17 @@ Result<std::string> run_token_command(const driver::JobSocket& job,
   if (!answer.ok() || token.file.empty()) return answer;
   const Status written =
       write_whole_file(token.file, *answer, WhenThere::replace, {.what = "join token file"});
-  HVD_RETURN_IF_ERROR(written);
+  if (!written.ok()) {
+    // Nobody has it.
+    const auto made = psk_key_from_text(trim(*answer));
+    const Json revoked{{"do", "revoke"},
+                       {"id", made.ok() ? made->id : ""},
+                       {"host", ""},
+                       {"seconds", 0},
+                       {"uses", 0}};
+    if (made.ok()) static_cast<void>(ask_job(job, "POST", "/token", revoked.dump()));
+    return written;
+  }
   return cat("job ", job.job_id, ": the join token is in ", printable(token.file), "\n");
 }
 

@@ -26,15 +26,18 @@ double seconds_of(Duration time) { return std::chrono::duration<double>(time).co
 
 std::string count_text(const std::string& host, std::uint32_t used, std::uint32_t uses) {
   const std::string of = uses == 0 ? "" : cat(" of ", uses);
-  return cat(used, of, uses == 1 ? " use" : " uses", host.empty() ? "" : cat(", host ", host));
+  const std::uint32_t last_number = uses == 0 ? used : uses;
+  return cat(used, of, last_number == 1 ? " use" : " uses",
+             host.empty() ? "" : cat(", host ", host));
 }
 
 }  // namespace
 
 Result<PskKey> JoinTokens::make(const JoinTokenTerms& terms, TimePoint now) {
+  if (made_.size() >= kMost) forget_one(now);
   if (made_.size() >= kMost) {
-    return Status(Code::resource_exhausted,
-                  cat("the job has ", with_thousands(kMost), " join tokens, which is the limit"));
+    return Status(Code::resource_exhausted, cat("the job has ", with_thousands(kMost),
+                                                " join tokens that hold, which is the limit"));
   }
   Made token{.terms = terms};
   if (terms.time.count() > 0) token.until = now + terms.time;
@@ -44,10 +47,9 @@ Result<PskKey> JoinTokens::make(const JoinTokenTerms& terms, TimePoint now) {
 }
 
 Status JoinTokens::revoke(std::string_view id) {
-  const auto number = parse_number<std::uint32_t>(id);
-  const auto found = number ? made_.find(*number) : made_.end();
-  if (found == made_.end()) return no_such_token(id);
-  found->second.is_revoked = true;
+  Made* const token = find(id);
+  if (token == nullptr) return no_such_token(id);
+  token->is_revoked = true;
   return {};
 }
 
@@ -97,9 +99,18 @@ Status JoinTokens::check(std::string_view id, std::string_view host, TimePoint n
 }
 
 void JoinTokens::use(std::string_view id) {
-  const auto number = parse_number<std::uint32_t>(id);
-  const auto found = number ? made_.find(*number) : made_.end();
-  if (found != made_.end()) ++found->second.used;
+  if (Made* const token = find(id); token != nullptr) ++token->used;
+}
+
+void JoinTokens::forget_one(TimePoint now) {
+  const auto oldest = std::find_if(made_.begin(), made_.end(), [now](const auto& one) {
+    return state_of(one.second, now) != "valid";
+  });
+  if (oldest != made_.end()) made_.erase(oldest);
+}
+
+JoinTokens::Made* JoinTokens::find(std::string_view id) {
+  return const_cast<Made*>(std::as_const(*this).find(id));  // NOLINT: the object is not const
 }
 
 const JoinTokens::Made* JoinTokens::find(std::string_view id) const {

@@ -32,12 +32,13 @@ struct JoinTokenTerms {
 
 class JoinTokens {
  public:
-  // More are not remembered.
+  // So many are remembered. With one more the oldest that does not hold any more is forgotten: its
+  // holder is a stranger then.
   static constexpr std::size_t kMost = 10'000;
 
   explicit JoinTokens(const Token& job_key) : job_key_(job_key) {}
 
-  // resource_exhausted: there are kMost.
+  // resource_exhausted: there are kMost that hold.
   Result<PskKey> make(const JoinTokenTerms& terms, TimePoint now);
   // Nobody joins by it any more; those that have joined stay. not_found: there is no such token.
   Status revoke(std::string_view id);
@@ -61,7 +62,9 @@ class JoinTokens {
     bool is_revoked = false;
   };
 
+  Made* find(std::string_view id);
   const Made* find(std::string_view id) const;
+  void forget_one(TimePoint now);
   static std::string state_of(const Made& token, TimePoint now);
 
   Token job_key_;

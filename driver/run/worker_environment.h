@@ -1,6 +1,6 @@
 // The environment of a worker: the user's own, and on top of it the worker's identity under the
 // names of hvd, Horovod and torch, so that programs written for any of them start unchanged. None
-// of the variables contains the job's token. Pure.
+// of the variables contains a key of the job. Pure.
 #pragma once
 
 #include <cstdint>

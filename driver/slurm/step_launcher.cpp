@@ -155,11 +155,16 @@ class StepLauncher::Impl {
 
   // The agent of a node can join as that node alone, and come again.
   Result<std::string> token_of(const std::string& node) {
-    std::string& text = tokens_of_nodes_[node];
-    if (!text.empty()) return text;
+    const auto known = tokens_of_nodes_.find(node);
+    if (known != tokens_of_nodes_.end()) {
+      if (const auto secret = tokens_.secret_of(known->second)) {
+        return to_text(PskKey{*secret, known->second});
+      }
+    }
     const auto made = tokens_.make({.host = node}, Clock::now());
     HVD_RETURN_IF_ERROR(made.status());
-    return text = to_text(*made);
+    tokens_of_nodes_[node] = made->id;
+    return to_text(*made);
   }
 
   // The step gets the whole of the node's part of the allocation, beside the other steps of the
@@ -234,7 +239,7 @@ class StepLauncher::Impl {
   std::function<void(std::string_view)> warn_;
   bool ending_ = false;
   join::JoinTokens tokens_{spec_.token};
-  std::map<std::string, std::string> tokens_of_nodes_;
+  std::map<std::string, std::string> tokens_of_nodes_;  // by their numbers
   std::unique_ptr<join::JoinServer> server_;
   std::map<std::string, Attempt> attempts_;  // by node
   std::deque<std::string> waiting_;          // nodes whose steps wait for their turn

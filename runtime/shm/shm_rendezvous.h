@@ -1,7 +1,7 @@
 // How the ranks of one host come to share memory. Each rank listens on a Unix socket with a random
 // abstract name, so that no file is left behind. The first rank creates the memory, connects to
-// all others, and passes its descriptor to each rank that proves the job's token, the generation
-// and its own number.
+// all others, and passes its descriptor to each rank that proves the key of the world, the
+// generation and its own number.
 //
 // Host names may be wrong about which ranks share a kernel, and containers may forbid sockets or
 // memory. Then all ranks of the host do without: the first rank tells all that it reaches, and a

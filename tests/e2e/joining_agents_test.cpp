@@ -127,7 +127,7 @@ TEST_F(JoiningAgentsTest, AJoinTokenLetsInWhomItIsForAsLongAsItHolds) {
   EXPECT_NE(unknown.err.find("there is no join token \"5\""), std::string::npos) << unknown.err;
   const auto list = run_job({"token", "list"}).out;
   EXPECT_NE(list.find("1  used up  1 of 1 use, host b"), std::string::npos) << list;
-  EXPECT_NE(list.find("4  revoked  1 uses"), std::string::npos) << list;
+  EXPECT_NE(list.find("4  revoked  1 use"), std::string::npos) << list;
 
   // It opens nothing in another job.
   finish(job);

@@ -21,8 +21,8 @@ constexpr Incarnation kNewcomer = 9;  // rank 1 of generation 4
 
 Rights rights() {
   Rights rights;
-  rights.set_members(3, {kLeader, kSecond});
-  rights.set_members(4, {kLeader, kNewcomer});
+  rights.set_members(3, {kLeader, kSecond}, true);
+  rights.set_members(4, {kLeader, kNewcomer}, true);
   return rights;
 }
 
@@ -76,7 +76,7 @@ TEST(Rights, AreThoseOfTheTable) {
       {kSecond, "global", "size", "x", ""},
   };
   for (const auto& one : cases) {
-    const Status right = rights().check_write(one.worker, one.scope, one.key, one.value);
+    const Status right = rights().check_write(one.worker, one.scope, one.key, one.value, "");
     const std::string what = cat(one.worker, " ", one.scope, "/", one.key, "=", one.value);
     EXPECT_EQ(right.ok(), *one.refusal == '\0') << what << ": " << right.to_string();
     EXPECT_NE(right.message().find(one.refusal), std::string::npos)
@@ -84,15 +84,44 @@ TEST(Rights, AreThoseOfTheTable) {
   }
 }
 
-TEST(Rights, AreRememberedForTheNewestWorldsOnly) {
+// Of a world that nobody leaves for long more and more others are proposed.
+TEST(Rights, InAWorldInForceOutliveAnyNumberOfProposals) {
   Rights rights;
-  const auto last = std::uint64_t{Rights::kWorlds} + 1;
-  for (std::uint64_t generation = 1; generation <= last; ++generation) {
-    rights.set_members(generation, {kLeader});
+  const std::vector<Incarnation> many(Rights::kMembers / Rights::kWorlds, kLeader);
+  rights.set_members(1, many, false);
+  rights.set_members(2, many, true);
+  const auto last = std::uint64_t{Rights::kWorlds} + 10;
+  for (std::uint64_t generation = 3; generation <= last; ++generation) {
+    rights.set_members(generation, many, false);
   }
-  EXPECT_FALSE(rights.check_write(kLeader, "world.1.1", "rank-0", "x").ok());
-  EXPECT_TRUE(rights.check_write(kLeader, "world.2.1", "rank-0", "x").ok());
-  EXPECT_TRUE(rights.check_write(kLeader, cat("world.", last, ".1"), "rank-0", "x").ok());
+  const auto may_write = [&](std::uint64_t generation) {
+    return rights.check_write(kLeader, cat("world.", generation, ".1"), "rank-0", "x", "").ok();
+  };
+  EXPECT_TRUE(may_write(2));
+  EXPECT_TRUE(rights.check_write(kLeader, "elastic", "committed", "2.1", "1.9").ok());
+  EXPECT_TRUE(may_write(last));
+  EXPECT_FALSE(may_write(1)) << "their memory is bounded";
+  EXPECT_FALSE(may_write(3)) << "their memory is bounded";
+}
+
+TEST(Rights, ManySmallWorldsAreRemembered) {
+  Rights rights;
+  rights.set_members(1, {kLeader}, true);
+  for (std::uint64_t generation = 2; generation <= 10'000; ++generation) {
+    rights.set_members(generation, {kLeader}, false);
+  }
+  EXPECT_TRUE(rights.check_write(kLeader, "world.2.1", "rank-0", "x", "").ok());
+}
+
+TEST(Rights, NoWorldCommitsOnceANewerOneHas) {
+  const auto commit = [](const char* value, const char* current) {
+    return rights().check_write(kLeader, "elastic", "committed", value, current);
+  };
+  EXPECT_TRUE(commit("3.2", "3.1").ok());
+  EXPECT_TRUE(commit("4.1", "3.9").ok());
+  EXPECT_TRUE(commit("4.1.1", "4.7").ok());
+  EXPECT_NE(commit("3.2", "4.1").message().find("generation 4 has committed already"),
+            std::string::npos);
 }
 
 // A job of two workers, of which one has ended.
@@ -100,7 +129,7 @@ class WorkersOfAJob : public ::testing::Test {
  protected:
   WorkersOfAJob() : server_(options()) {
     server_.on_its_thread([](Server& server) {
-      server.set_members(3, {kLeader, kSecond});
+      server.set_members(3, {kLeader, kSecond}, true);
       server.put("world", "current", "the world");
     });
   }

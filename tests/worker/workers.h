@@ -82,7 +82,7 @@ class Workers : public ::testing::Test {
     std::vector<rendezvous::Incarnation> members;
     for (const auto& member : document.members) members.push_back(member.incarnation);
     boost::asio::post(io_, [this, generation = document.generation, members] {
-      server_.set_members(generation, members);
+      server_.set_members(generation, members, true);
     });
     return document.to_json();
   }

@@ -108,6 +108,17 @@ TEST_F(JoinTokensTest, AreListedWithWhatBecameOfThem) {
 TEST_F(JoinTokensTest, AreNotMadeWithoutEnd) {
   for (std::size_t i = 0; i < JoinTokens::kMost; ++i) ASSERT_TRUE(tokens_.make({}, kStart).ok());
   EXPECT_EQ(tokens_.make({}, kStart).status().code(), Code::resource_exhausted);
+  ASSERT_TRUE(tokens_.revoke("7").ok());
+  EXPECT_TRUE(tokens_.make({}, kStart).ok()) << "one that does not hold is forgotten";
+  EXPECT_FALSE(tokens_.secret_of("7"));
+  EXPECT_TRUE(tokens_.secret_of("8"));
+  EXPECT_EQ(tokens_.make({}, kStart).status().code(), Code::resource_exhausted);
+}
+
+TEST_F(JoinTokensTest, AreNamedByTheirNumberInOneWay) {
+  ASSERT_TRUE(tokens_.make({}, kStart).ok());
+  EXPECT_EQ(tokens_.revoke("01").code(), Code::not_found);
+  EXPECT_EQ(tokens_.rotate("01", kStart).status().code(), Code::not_found);
 }
 
 }  // namespace
