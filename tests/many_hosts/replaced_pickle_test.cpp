@@ -46,7 +46,7 @@ class ReplacedPickleTest : public ManyHostsTest {
 };
 
 // So the tests below say something.
-TEST_F(ReplacedPickleTest, RunsWhereNothingProtectsIt) {
+TEST_F(ReplacedPickleTest, NightlyRunsWhereNothingProtectsIt) {
   run_attacked("object", "first", {"--data-security", "none"});
   EXPECT_TRUE(code_ran());
 }
@@ -67,7 +67,7 @@ TEST_F(ReplacedPickleTest, OfACommittedStateRunsNoCodeAndTheJobGoesOnFromItsLast
   EXPECT_FALSE(code_ran());
 }
 
-TEST_F(ReplacedPickleTest, OfEachStateThatIsSentEndsTheJobAndRunsNoCode) {
+TEST_F(ReplacedPickleTest, NightlyOfEachStateThatIsSentEndsTheJobAndRunsNoCode) {
   const ExitStatus end = run_attacked("state", "all", {"--min-np", "2"});
   EXPECT_NE(end.code, 0) << end.out;
   EXPECT_NE(end.err.find("it was altered on the way"), std::string::npos) << end.err;

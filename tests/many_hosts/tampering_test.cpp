@@ -60,7 +60,7 @@ TEST_P(TamperingTest, AStaticJobEndsAndSaysWhatWasFound) {
 }
 
 // As a segment that somebody forges who sees the numbers of the others.
-TEST_P(TamperingTest, BytesThatNoMemberHasSentEndAStaticJob) {
+TEST_P(TamperingTest, NightlyBytesThatNoMemberHasSentEndAStaticJob) {
   tamper("insert:1000");
   const ExitStatus end = train(protection());
   EXPECT_TRUE(relay_->acts("insert"));

@@ -209,9 +209,16 @@ void ProcessWorld::tell_of_another_attempt(const Membership::Entry& entry) {
                          << why);
   }
   const auto last = scope_of_attempt(entry.document.generation, entry.round - 1);
-  Status told = mark_given_up(*entry.client, last, self->ranked());
-  // They may not have come further than to wait for this rank.
-  if (told.ok()) told = RendezvousExchange::withdraw(*entry.client, last, self->rank);
+  const auto tell = [&] {
+    HVD_RETURN_IF_ERROR(mark_given_up(*entry.client, last, self->ranked()));
+    // They may not have come further than to wait for this rank.
+    return RendezvousExchange::withdraw(*entry.client, last, self->rank);
+  };
+  Status told = tell();
+  // Somebody on the way may alter this as well.
+  for (int tried = 1; tried < kAttempts && told.code() == Code::unauthenticated; ++tried) {
+    told = tell();
+  }
   if (!told.ok()) {
     HVD_LOG(info, "tell the others that an attempt has failed: " << told.message());
   }

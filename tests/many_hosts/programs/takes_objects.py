@@ -1,7 +1,8 @@
 """Takes what another host sends by pickle, which somebody on the way may have replaced.
 
 takes_objects.py object          rank 0 sends the others an object, three times
-takes_objects.py state           rank 1 ends once, and the worker in its place gets the state
+takes_objects.py state           rank 1 ends once, and the worker in its place gets the state of
+                                 the last commit
 takes_objects.py replace object  prints the bytes on the wire, "=", and those of an attack that are
 takes_objects.py replace state   as long, in hexadecimal digits
 
@@ -16,6 +17,7 @@ import sys
 HONEST = "an honest object " * 20
 ATTACK = b"cposix\nsystem\n(S'touch /root/attacked'\ntR."
 STEPS = 30
+LOST_AT = 5  # the step at which rank 1 ends
 
 
 def packed(value):
@@ -44,7 +46,7 @@ def take_state():
         while state.step < STEPS:
             if state.word != HONEST:
                 raise SystemExit(f"rank {hvd.rank()} got another state")
-            if hvd.generation() == 1 and state.step == 5 and hvd.rank() == 1:
+            if hvd.generation() == 1 and state.step == LOST_AT and hvd.rank() == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
             hvd.barrier()
             state.step += 1
@@ -55,11 +57,9 @@ def take_state():
 
 
 def print_replacement(kind):
-    # A state is packed as its attributes by name. The pickle is the same at each step up to the
-    # last value, and an unpickler is done where the attack ends.
-    whole = packed(HONEST if kind == "object" else {"word": HONEST, "step": 1})
-    begin = whole[: whole.index(HONEST.encode()) + len(HONEST)]
-    print(begin.hex() + "=" + ATTACK.ljust(len(begin), b"\0").hex())
+    # A state is packed as its attributes by name. An unpickler is done where the attack ends.
+    whole = packed(HONEST if kind == "object" else {"word": HONEST, "step": LOST_AT})
+    print(whole.hex() + "=" + ATTACK.ljust(len(whole), b"\0").hex())
 
 
 if __name__ == "__main__":
