@@ -124,7 +124,7 @@ class Chaos : public ManyHostsTest {
                 "0.1",
                 "0.5",
                 "--elastic-timeout",
-                "20",
+                "60",
                 "--collective-timeout",
                 "3",
                 "--start-timeout",
