@@ -96,7 +96,7 @@ std::pair<std::uint64_t, std::uint64_t> wanted_seeds() {
   return {*first, *last};
 }
 
-class Chaos : public ManyHostsTest {
+class NightlyChaos : public ManyHostsTest {
  protected:
   void SetUp() override {
     ManyHostsTest::SetUp();
@@ -222,7 +222,7 @@ class Chaos : public ManyHostsTest {
   std::optional<StepLogs> step_logs_;
 };
 
-TEST_F(Chaos, EndsNoJobInSilenceOrWithAWrongResult) {
+TEST_F(NightlyChaos, EndsNoJobInSilenceOrWithAWrongResult) {
   ASSERT_EQ(run_schedule({}).code, 0);
   const auto right = results();
   ASSERT_EQ(right.size(), 1U);

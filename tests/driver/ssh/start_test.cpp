@@ -43,7 +43,7 @@ TEST_F(SshStart, ADamagedAgentInTheCacheIsReplaced) {
   // The file of a running program cannot be written to.
   const auto ended = [&] { return !runs_agent(bed.host(1)); };
   ASSERT_TRUE(eventually(ended));
-  bash(bed.host(1), cat("printf X | dd of=/root/", kCache, "/$(ls /root/", kCache,
+  bash(bed.host(1), cat("printf damaged | dd of=/root/", kCache, "/$(ls /root/", kCache,
                         ") bs=1 seek=4000 conv=notrunc 2>/dev/null"));
   EXPECT_FALSE(is_our_agent(file));
   EXPECT_EQ(launch(bed, {"h1"}).code, 0);
