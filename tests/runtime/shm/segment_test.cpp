@@ -37,6 +37,15 @@ TEST(ShmSegment, WithoutASealOnItsSizeIsRefused) {
   EXPECT_EQ(adopted.status().message(), "the size of the shared memory is not sealed");
 }
 
+// Whoever opened it by a name would need no handshake.
+TEST(ShmSegment, HasNoNameUnderWhichOthersCouldOpenIt) {
+  const auto made = Segment::create(4096);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  struct stat what {};
+  ASSERT_EQ(::fstat((*made)->fd(), &what), 0);
+  EXPECT_EQ(what.st_nlink, 0U);
+}
+
 TEST(ShmSegment, RefusesDescriptorsThatAreNoMemory) {
   EXPECT_FALSE(Segment::adopt(UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC)), 4096).ok());
   EXPECT_FALSE(Segment::adopt(UniqueFd(), 4096).ok());

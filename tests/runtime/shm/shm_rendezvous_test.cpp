@@ -1,6 +1,7 @@
 // How ranks come to share memory, which processes may not, and how ranks do without.
 #include "runtime/shm/shm_rendezvous.h"
 
+#include <array>
 #include <fstream>
 #include <future>
 #include <gtest/gtest.h>
@@ -15,6 +16,7 @@
 #include "base/security/handshake.h"
 #include "base/socket.h"
 #include "base/text.h"
+#include "base/wire.h"
 #include "runtime/net/member_connector.h"
 #include "tests/runtime/control/worlds.h"
 
@@ -126,10 +128,51 @@ TEST(ShmRendezvous, StrangersThatConnectHarmNoRank) {
       }));
 }
 
+// Listens where the first rank looks for rank 1. True if the first rank leaves without a byte when
+// it is welcomed without a proof.
+bool is_left_alone(int listener) {
+  const auto is_readable = [](int fd) { return wait_for(fd, POLLIN, Clock::now() + kLong).ok(); };
+  if (!is_readable(listener)) return false;
+  const UniqueFd first(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+  const HandshakeAcceptor handshake(Token::random(), "shared memory", {"rank 1", 7});
+  const std::string welcome =
+      encode_frame(static_cast<std::uint16_t>(HandshakeFrame::welcome),
+                   WireWriter().str(std::string(sizeof(Digest), 'x')).bytes());
+  if (!send_all(first.get(), handshake.challenge(), Clock::now() + kLong).ok()) return false;
+  if (!is_readable(first.get())) return false;
+
+  std::array<char, 4096> bytes{};
+  const bool has_proof = ::recv(first.get(), bytes.data(), bytes.size(), 0) > 0;
+  return has_proof && send_all(first.get(), welcome, Clock::now() + kLong).ok() &&
+         is_readable(first.get()) && ::recv(first.get(), bytes.data(), bytes.size(), 0) == 0;
+}
+
+TEST(ShmRendezvous, AStrangerAtThePlaceOfARankGetsNoMemory) {
+  const std::string name = cat("hvd-stranger-", ::getpid());
+  const auto where = address_of(name);
+  const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&where.address), where.size),
+            0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  auto left_alone =
+      std::async(std::launch::async, [&listener] { return is_left_alone(listener.get()); });
+  expect_all_do_without(form(
+      2, [](int) {}, [&](std::vector<LocalRank>& ranks) { ranks[1].name = name; }));
+  EXPECT_TRUE(left_alone.get());
+}
+
+// What rank 1 says to one who claims to be rank 0.
+Status claim_to_be_first(const UniqueFd& connection, const Token& token) {
+  return runtime::authenticate(connection.get(), token, "shared memory", {"rank 0", 7},
+                               {"rank 1", 7}, Clock::now() + kLong)
+      .status();
+}
+
 // The result of form() on rank 1 when rank 0 proves its identity and then calls `then` with its
-// connection.
-ShmRendezvous::Shared shared_with(const std::function<void(UniqueFd& connection)>& then,
-                                  TimePoint deadline) {
+// connection. `before` gets the name where rank 1 listens.
+ShmRendezvous::Shared shared_with(
+    const std::function<void(UniqueFd& connection)>& then, TimePoint deadline,
+    const std::function<void(const std::string& name)>& before = [](const auto&) {}) {
   ShmRendezvous first(test_token, 0, 7, kLong);
   ShmRendezvous second(test_token, 1, 7, kLong);
   EXPECT_TRUE(first.open().ok());
@@ -137,14 +180,23 @@ ShmRendezvous::Shared shared_with(const std::function<void(UniqueFd& connection)
   const std::vector<LocalRank> ranks{{0, first.name()}, {1, second.name()}};
   auto formed =
       std::async(std::launch::async, [&] { return second.form(ranks, kLittleMemory, deadline); });
+  before(second.name());
   auto connection = stranger_at(second.name());
-  EXPECT_TRUE(runtime::authenticate(connection.get(), test_token, "shared memory", {"rank 0", 7},
-                                    {"rank 1", 7}, Clock::now() + kLong)
-                  .ok());
+  EXPECT_TRUE(claim_to_be_first(connection, test_token).ok());
   then(connection);
   auto shared = formed.get();
   EXPECT_TRUE(shared.ok()) << shared.status().to_string();
   return shared.ok() ? std::move(*shared) : ShmRendezvous::Shared();
+}
+
+// Rank 1 waits on for rank 0, which comes after it.
+TEST(ShmRendezvous, AStrangerGivesNoRankItsMemory) {
+  shared_with([](UniqueFd& connection) { connection.reset(); }, Clock::now() + kLong,
+              [](const std::string& name) {
+                const auto stranger = stranger_at(name);
+                EXPECT_EQ(claim_to_be_first(stranger, Token::random()).code(),
+                          Code::unauthenticated);
+              });
 }
 
 TEST(ShmRendezvous, AFirstRankThatSaysNothingIsGivenUpAtTheDeadline) {
