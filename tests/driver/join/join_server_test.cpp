@@ -391,6 +391,35 @@ TEST(JoinServer, BeyondTheLimitTheStrangerThatWaitsLongestIsClosed) {
   EXPECT_FALSE(wait_for(fourth.fd.get(), POLLIN, Clock::now()).ok()) << "it was sent away";
 }
 
+// A stranger who has sent nothing goes before it, also if it is the older one.
+TEST(JoinServer, BeyondTheLimitAnAgentThatHasGreetedStays) {
+  JoinPoint join_point({.max_pending = 2, .report_every = {}});
+  TlsClient agent(join_point);
+  const RawClient first(join_point);
+  const RawClient second(join_point);
+  EXPECT_TRUE(first.wait_for_close());
+  agent.send_frame(encode_frame(1000, {}));
+  EXPECT_EQ(agent.wait_for_refusal().reason, "its first message is not Join");
+}
+
+// Each record is in order, and the greeting that they are parts of does not end.
+TEST(JoinServer, AStrangerThatSendsMuchIsClosedBeforeItsTimeIsUp) {
+  JoinPoint join_point({.report_every = {}});
+  constexpr std::size_t kRecord = std::size_t{16} << 10;
+  const std::string head("\x16\x03\x01\x40\x00", 5);
+  std::string greeting("\x01\x00\xFF\xFF", 4);
+  greeting.resize(3 * kRecord);
+  const RawClient stranger(join_point);
+  for (std::size_t at = 0; at < greeting.size(); at += kRecord) {
+    // The server may have gone before it has all.
+    (void)send_all(stranger.fd.get(), head + greeting.substr(at, kRecord), soon());
+  }
+  EXPECT_TRUE(stranger.wait_for_close());
+  ASSERT_EQ(join_point.refused().size(), 1U);
+  EXPECT_NE(join_point.refused().front().find("it sent too many bytes"), std::string::npos)
+      << join_point.refused().front();
+}
+
 TEST(JoinServer, ManyStrangersAreReportedInOneLine) {
   JoinPoint join_point;
   for (int i = 0; i < 20; ++i) {
