@@ -1,13 +1,18 @@
 // hvdrun has given up an agent that does not know it, and starts another one on the same host.
 #include <algorithm>
 #include <csignal>
+#include <functional>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/machine/proc.h"
+#include "base/socket.h"
 #include "base/text.h"
 #include "cmd/hvd-agent/process_tree.h"
 #include "tests/cmd/hvd-agent/agent_under_test.h"
+#include "tests/support/other_user.h"
 
 namespace hvd::test {
 namespace {
@@ -82,6 +87,23 @@ TEST(HostClaim, NothingIsLeftOfAnOlderAgentThatIsStoppedWithAllThatItStarted) {
   ASSERT_TRUE(newer.ready);
   for (const auto& process : started) EXPECT_TRUE(is_gone(process.pid)) << process.pid;
   EXPECT_EQ(older.wait_for_exit(), -SIGKILL);
+}
+
+// Any user may connect there.
+TEST(HostClaim, AnotherUserEndsNoAgent) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  AgentUnderTest agent(on_host("one"));
+  const std::string host = cat("one-", ::getpid());
+  const AbstractAddress where(
+      cat("hvd-agent.", ::geteuid(), ".test.", std::hash<std::string>()(host)));
+  EXPECT_TRUE(as_other_user({}, [&where] {
+    const auto connection = connect_unix(where.get(), where.size, Clock::now() + kGenerous);
+    char byte = 0;
+    return connection.ok() && wait_for(connection->get(), POLLIN, Clock::now() + kGenerous).ok() &&
+           ::recv(connection->get(), &byte, 1, 0) == 0;
+  }));
+  agent.launch_mode(1, {"tick"});
+  EXPECT_TRUE(agent.until_beating([&] { return !agent.of(1).out.empty(); }));
 }
 
 TEST(HostClaim, AgentsOfOtherHostsAreLeftAlone) {
