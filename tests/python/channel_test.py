@@ -149,6 +149,10 @@ def ends_of_a_channel():
 def test_both_sides_have_to_know_the_key(job):
     with pytest.raises(ChannelError, match="did not prove that it knows the job's key"):
         connect(("127.0.0.1", job.port), b"another key")
+    with socket.create_connection(("127.0.0.1", job.port)) as stranger:
+        stranger.recv(32, socket.MSG_WAITALL)
+        stranger.sendall(bytes(64))
+        assert stranger.recv(TAG, socket.MSG_WAITALL) == bytes(TAG), "the caller proved itself"
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer_without_key():
