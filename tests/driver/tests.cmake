@@ -64,11 +64,12 @@ hvd_test(hvd_driver_test
   driver/core/signals_test.cpp
   driver/host_log_test.cpp
   driver/output_test.cpp
+  driver/slurm/munge_test.cpp
   driver/work/slow_ranks_test.cpp
   driver/work/work_book_test.cpp
   driver/work/world_entries_test.cpp
   driver/worker_environment_test.cpp
-  LIBRARIES hvd_driver LABELS unit)
+  LIBRARIES hvd_driver hvd_munge LABELS unit)
 
 # The real hvdrun in allocations of a real Slurm.
 hvd_test(hvd_slurm_jobs_test
