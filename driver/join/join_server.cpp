@@ -227,8 +227,11 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
       if (writing_) return;
       writing_text_ = tls_.take_outgoing();
       if (writing_text_.empty()) return;
-      // There is an answer only for a greeting that was made with the key of the job.
-      if (!closing_) server_->pending_.note_begun(shared_from_this());
+      // There is an answer only for a greeting that was made with the key of the job, or of a token
+      // that may not hold any more.
+      const std::string& id = tls_.key_id();
+      const bool may_join = id.empty() || server_->join_tokens_->holds(id, Clock::now());
+      if (!closing_ && may_join) server_->pending_.note_begun(shared_from_this());
       writing_ = true;
       asio::async_write(socket_, asio::buffer(writing_text_),
                         [self = shared_from_this()](error_code error, std::size_t /*size*/) {

@@ -80,6 +80,11 @@ std::optional<Token> JoinTokens::secret_of(std::string_view id) const {
   return find(id) == nullptr ? std::nullopt : std::optional(derive(job_key_, id));
 }
 
+bool JoinTokens::holds(std::string_view id, TimePoint now) const {
+  const Made* const token = find(id);
+  return token != nullptr && state_of(*token, now) == "valid";
+}
+
 Status JoinTokens::check(std::string_view id, std::string_view host, TimePoint now) const {
   const Made* const token = find(id);
   if (token == nullptr) return no_such_token(id);

@@ -49,6 +49,7 @@ class JoinTokens {
 
   // The secret of a token of this job, whether it holds or not.
   std::optional<Token> secret_of(std::string_view id) const;
+  bool holds(std::string_view id, TimePoint now) const;
   // permission_denied: an agent of this host may not join by it, and the message says why.
   Status check(std::string_view id, std::string_view host, TimePoint now) const;
   // An agent has joined by it.

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -310,6 +311,17 @@ Event event_called(std::string_view name, const Json& json) {
   }
 }
 
+// A fraction that no integer holds must not be converted to one, which the library does without
+// looking.
+void check_fractions(const Json& json) {
+  constexpr double kMost = 0x1p53;
+  if (json.is_number_float() && !(std::abs(json.get<double>()) <= kMost)) {
+    throw std::invalid_argument("a number is too large");
+  }
+  if (!json.is_structured()) return;
+  for (const auto& part : json) check_fractions(part);
+}
+
 // Calls `read`, whose exceptions are errors of the text.
 template <typename Read>
 auto exceptions_as_status(const char* what, Read read) -> Result<decltype(read())> {
@@ -328,6 +340,7 @@ Json json_of(const Event& event, const std::vector<JobHost>& hosts) {
 
 Result<Event> event_from(const Json& json) {
   return exceptions_as_status("it is not an event of a job", [&] {
+    check_fractions(json);
     const auto name = json.at("event").get<std::string>();
     Event event = event_called(name, json);
     // A number that did not fit is another one now.
@@ -355,6 +368,7 @@ Json json_of(const JobStart& start) {
 
 Result<JobStart> job_start_from(const Json& json) {
   return exceptions_as_status("it is not the beginning of a job", [&] {
+    check_fractions(json);
     JobStart start;
     json.at("options").get_to(start.options);
     if (json.contains("members")) {

@@ -38,7 +38,8 @@ std::string text_of(WorldDocument world, const Token& job_key) {
 void JobRunner::perform(const action::PublishWorld& action) {
   const WorldDocument& world = action.world;
   const bool is_effective = world.state == WorldState::effective;
-  server_.set_members(world.generation, incarnations_of(world), is_effective);
+  // Until they leave, the members of the world before the last one commit there.
+  server_.set_members(world.generation, incarnations_of(world), is_effective && !world.last);
   agent_link::World message{world.generation, is_effective, text_of(world, context_.job_key)};
   const SharedBytes frame = share(message.encode());
   if (context_.spec.elastic) hosts_.send_world(world.generation, is_effective, frame);

@@ -1,6 +1,7 @@
 // What a machine may lack, or have too little of: a job goes on without it, or ends soon with an
 // error that names the true cause.
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <unistd.h>
 
@@ -105,7 +106,14 @@ const std::vector<Lack>& all_lacks() {
   return all;
 }
 
-class Exhaustion : public JobTest, public testing::WithParamInterface<Lack> {};
+class Exhaustion : public JobTest, public testing::WithParamInterface<Lack> {
+ protected:
+  // Where the jobs of the other user have their sockets.
+  void TearDown() override {
+    JobTest::TearDown();
+    std::filesystem::remove_all("/tmp/hvd-61007");
+  }
+};
 
 TEST_P(Exhaustion, IsLivedWithOrNamed) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root makes namespaces with less in them";

@@ -22,7 +22,7 @@ constexpr Incarnation kNewcomer = 9;  // rank 1 of generation 4
 Rights rights() {
   Rights rights;
   rights.set_members(3, {kLeader, kSecond}, true);
-  rights.set_members(4, {kLeader, kNewcomer}, true);
+  rights.set_members(4, {kLeader, kNewcomer}, false);
   return rights;
 }
 
@@ -68,6 +68,8 @@ TEST(Rights, AreThoseOfTheTable) {
       {kLeader, "elastic", "committed", "5.1", "only rank 0 of generation \"5\""},
       {kLeader, "elastic", "committed", "", "only rank 0"},
       {kLeader, "elastic", "committed", "nonsense", "only rank 0"},
+      {kLeader, "elastic", "committed", "3.junk", "\"3.junk\" is not a commit"},
+      {kLeader, "elastic", "committed", "3", "\"3\" is not a commit"},
       {kLeader, "elastic", "other", "3.1", "nothing there but its commits"},
       // the program's own
       {kSecond, "mine", "rank-0", "x", ""},
@@ -113,15 +115,18 @@ TEST(Rights, ManySmallWorldsAreRemembered) {
   EXPECT_TRUE(rights.check_write(kLeader, "world.2.1", "rank-0", "x", "").ok());
 }
 
-TEST(Rights, NoWorldCommitsOnceANewerOneHas) {
-  const auto commit = [](const char* value, const char* current) {
-    return rights().check_write(kLeader, "elastic", "committed", value, current);
+TEST(Rights, NoWorldCommitsOnceANewerOneIsInForceOrHasCommitted) {
+  Rights both = rights();
+  const auto commit = [&both](const char* value, const char* current) {
+    return both.check_write(kLeader, "elastic", "committed", value, current);
   };
   EXPECT_TRUE(commit("3.2", "3.1").ok());
   EXPECT_TRUE(commit("4.1", "3.9").ok());
   EXPECT_TRUE(commit("4.1.1", "4.7").ok());
-  EXPECT_NE(commit("3.2", "4.1").message().find("generation 4 has committed already"),
-            std::string::npos);
+  EXPECT_NE(commit("3.2", "4.1").message().find("generation 3 is over"), std::string::npos);
+  both.set_members(4, {kLeader, kNewcomer}, true);
+  EXPECT_NE(commit("3.2", "3.1").message().find("generation 3 is over"), std::string::npos);
+  EXPECT_TRUE(commit("4.1", "3.1").ok());
 }
 
 // A job of two workers, of which one has ended.

@@ -31,6 +31,10 @@ Status RendezvousHighWater::write(const CommitId& id) {
         mark.wrote(*written);
       } else if (written.status().code() == Code::already_exists) {
         mark.refused();
+      } else if (written.status().code() == Code::failed_precondition) {
+        // The server knows of a newer world.
+        return {Code::aborted,
+                cat("commit ", text, " does not count: ", written.status().message())};
       } else {
         return written.status().with_context(cat("write down commit ", text));
       }

@@ -117,6 +117,8 @@ TEST_F(JoinTokensTest, AreNotMadeWithoutEnd) {
 
 TEST_F(JoinTokensTest, AreNamedByTheirNumberInOneWay) {
   ASSERT_TRUE(tokens_.make({}, kStart).ok());
+  EXPECT_TRUE(tokens_.holds("1", kStart));
+  EXPECT_FALSE(tokens_.holds("01", kStart));
   EXPECT_EQ(tokens_.revoke("01").code(), Code::not_found);
   EXPECT_EQ(tokens_.rotate("01", kStart).status().code(), Code::not_found);
 }
