@@ -81,8 +81,9 @@ class Workers : public ::testing::Test {
     seal_keys(job_key_, document);
     std::vector<rendezvous::Incarnation> members;
     for (const auto& member : document.members) members.push_back(member.incarnation);
-    boost::asio::post(io_, [this, generation = document.generation, members] {
-      server_.set_members(generation, members, true);
+    const bool is_in_force = document.state == WorldState::effective;
+    boost::asio::post(io_, [this, generation = document.generation, members, is_in_force] {
+      server_.set_members(generation, members, is_in_force);
     });
     return document.to_json();
   }
