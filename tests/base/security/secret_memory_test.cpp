@@ -58,7 +58,15 @@ bool is_dumped(const SecretBytes& bytes) {
   return status != 0;
 }
 
+// Sanitizers lock no memory, and keep what was freed for a while.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 TEST(SecretMemory, IsInNoCoreDump) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer has copies of its own";
   SecretBytes secret;
   fill_random(secret.data(), SecretBytes::kSize);
   EXPECT_TRUE(mapping_of(secret.data()).has("dd"));
@@ -78,6 +86,7 @@ TEST(SecretMemory, IsInNoCoreDump) {
 }
 
 TEST(SecretMemory, IsLockedWhereTheUserMayLockMemory) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer locks no memory";
   rlimit limit{};
   ::getrlimit(RLIMIT_MEMLOCK, &limit);
   if (limit.rlim_cur < 65'536 && ::geteuid() != 0) GTEST_SKIP() << "no memory may be locked here";
@@ -151,6 +160,7 @@ TEST(SecretMemory, AStringThatHeldASecretHasNothingOfIt) {
 
 // The token itself, what is made of it, and the frame in which it comes leave it nowhere else.
 TEST(SecretMemory, NoOtherMemoryHasTheToken) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer has copies of its own";
   const Token token = Token::random();
   const Mac mac(token);
   EXPECT_NE(mac({"a"}), mac({"b"}));
