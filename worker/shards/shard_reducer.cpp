@@ -25,7 +25,7 @@ using worker::Subtree;
 constexpr std::size_t kBlockBytes = 8 << 10;
 
 // A place for each element of one type, of all gradients of that type.
-struct Gradient {
+struct PlacedGradient {
   std::string name;
   TensorView tensor;
   std::size_t at = 0;  // its first element among those of its type
@@ -98,7 +98,7 @@ class TypeSum {
     gradients_.push_back({std::move(name), tensor, elements_});
     elements_ += static_cast<std::size_t>(tensor.elements());
   }
-  std::vector<Gradient>& gradients() { return gradients_; }
+  std::vector<PlacedGradient>& gradients() { return gradients_; }
 
   // The gradients are those of a shard. So many of the subtrees before it become one with it.
   void take(int merges) {
@@ -223,7 +223,7 @@ class TypeSum {
   runtime::ReduceFunction add_;
   std::size_t element_bytes_;
   std::size_t elements_ = 0;
-  std::vector<Gradient> gradients_;
+  std::vector<PlacedGradient> gradients_;
   std::vector<std::vector<std::byte>> sums_;  // memory of subtrees; the first `used_` hold one
   std::size_t used_ = 0;
   std::vector<Future<Rows>> arriving_;
@@ -312,7 +312,7 @@ class ShardReducer::Impl {
     std::size_t index = 0;  // among the gradients of its type
   };
 
-  Gradient& gradient_at(const Place& place) {
+  PlacedGradient& gradient_at(const Place& place) {
     return sums_.at(place.type).gradients()[place.index];
   }
 
@@ -337,19 +337,18 @@ class ShardReducer::Impl {
 
   void reduce(int divisor) {
     FirstError error;
-    for (auto& [type, sum] : sums_) {
-      error.keep([&] { sum.hand_out(*layout_, options_.process_set); });
-    }
-    for (auto& [type, sum] : sums_) error.keep([&] { sum.wait_for_parts(); });
+    const auto each = [&](const auto& step) {
+      for (auto& one : sums_) error.keep([&] { step(one.second); });
+    };
+    each([&](TypeSum& sum) { sum.hand_out(*layout_, options_.process_set); });
+    each([](const TypeSum& sum) { sum.wait_for_parts(); });
     error.rethrow();
 
-    for (auto& [type, sum] : sums_) {
-      error.keep([&] { sum.add_up(*layout_, divisor, options_.process_set); });
-    }
-    for (auto& [type, sum] : sums_) error.keep([&] { sum.wait_for_sum(); });
+    each([&](TypeSum& sum) { sum.add_up(*layout_, divisor, options_.process_set); });
+    each([](const TypeSum& sum) { sum.wait_for_sum(); });
     error.rethrow();
 
-    for (auto& [type, sum] : sums_) sum.spread();
+    each([](TypeSum& sum) { sum.spread(); });
   }
 
   ShardReducerOptions options_;

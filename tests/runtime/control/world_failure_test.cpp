@@ -122,8 +122,10 @@ TEST(WorldForming, ARankThatCannotAcceptFailsForThatReasonAndTheOthersForItsSake
       ASSERT_FALSE(world.ok()) << rank;
       const Status why = world.status();
       EXPECT_LT(Clock::now() - begun, kLong / 2) << why.to_string();
-      EXPECT_EQ(why.code(), rank == without ? Code::resource_exhausted : Code::unavailable)
-          << why.to_string();
+      // Its port is free by then, and a rank of another world may have taken it.
+      const bool is_another = rank > without && why.code() == Code::unauthenticated;
+      const Code expected = rank == without ? Code::resource_exhausted : Code::unavailable;
+      EXPECT_TRUE(why.code() == expected || is_another) << why.to_string();
       if (rank > without) return;  // it only sees that it is not accepted
       const auto said = cat("rank ", without, " on h0#", without, ": accept: Too many open files");
       EXPECT_NE(why.message().find(said), std::string::npos) << why.message();
