@@ -72,7 +72,7 @@ SecretBytes::SecretBytes() : bytes_(SecretPages::instance().take()) {}
 SecretBytes::SecretBytes(const SecretBytes& other) : SecretBytes() { assign(other.bytes_); }
 
 SecretBytes& SecretBytes::operator=(const SecretBytes& other) {
-  assign(other.bytes_);
+  if (this != &other) assign(other.bytes_);
   return *this;
 }
 
