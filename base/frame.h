@@ -24,8 +24,8 @@ struct Frame {
 std::string encode_frame(std::uint16_t kind, std::string_view payload);
 
 // Bytes in, frames out. A frame that claims more than `max_size` bytes is an error at once, before
-// anything is allocated for it; after an error the stream is lost. What was given out is
-// overwritten here, since it may hold a credential. For one thread.
+// anything is allocated for it; after an error the stream is lost. The decoder overwrites
+// its copy of a frame that it has given out, since there may be a credential in it. For one thread.
 class FrameDecoder {
  public:
   explicit FrameDecoder(std::size_t max_size = kDefaultMaxFrame) : max_size_(max_size) {}

@@ -13,21 +13,15 @@ namespace {
 
 constexpr std::size_t kSealedBytes = Token::kSize + RecordCipher::kTagBytes;
 
-Token derive(const Mac& from, std::initializer_list<std::string_view> parts) {
-  Digest bytes = from(parts);
-  auto key = Token::from_bytes(as_view(bytes));
-  wipe(bytes);
-  return *std::move(key);
-}
-
 Token credential_of(const Mac& job, std::string_view worker, std::uint64_t incarnation) {
-  return derive(job, {"hvd worker credential", worker, cat(incarnation)});
+  return derive_key(job, {"hvd worker credential", worker, cat(incarnation)});
 }
 
 // One key for each member and generation, which seals one text and never another: the document may
 // be published twice, first as a proposal, and says the same both times.
 RecordCipher cipher_for(const Token& credential, std::uint64_t generation) {
-  const Token key = derive(Mac(credential), {"hvd key around a generation's key", cat(generation)});
+  const Token key =
+      derive_key(Mac(credential), {"hvd key around a generation's key", cat(generation)});
   return {key, Protection::encrypted};
 }
 
@@ -41,12 +35,19 @@ std::string sealed(const Token& key, const Token& credential, std::uint64_t gene
 
 }  // namespace
 
+Token derive_key(const Mac& from, std::initializer_list<std::string_view> parts) {
+  Digest bytes = from(parts);
+  auto key = Token::from_bytes(as_view(bytes));
+  wipe(bytes);
+  return *std::move(key);
+}
+
 Token worker_credential(const Token& job_key, std::string_view worker, std::uint64_t incarnation) {
   return credential_of(Mac(job_key), worker, incarnation);
 }
 
 Token generation_key(const Token& job_key, std::uint64_t generation) {
-  return derive(Mac(job_key), {"hvd key of a generation", cat(generation)});
+  return derive_key(Mac(job_key), {"hvd key of a generation", cat(generation)});
 }
 
 void seal_keys(const Token& job_key, WorldDocument& world) {

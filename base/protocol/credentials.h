@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
 
 #include "base/protocol/world_document.h"
@@ -19,6 +20,9 @@
 #include "base/status.h"
 
 namespace hvd {
+
+// A key that derives from the one of `from`, for the purpose that the parts name.
+Token derive_key(const Mac& from, std::initializer_list<std::string_view> parts);
 
 // `worker`: "host#slot".
 Token worker_credential(const Token& job_key, std::string_view worker, std::uint64_t incarnation);

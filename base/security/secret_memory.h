@@ -1,7 +1,7 @@
 // Memory for keys. It lies on pages of its own that no core dump contains, of this process or of
 // one that it forks, and that the system does not write to swap where it lets this user lock memory
-// (RLIMIT_MEMLOCK). What a secret leaves behind is overwritten. A child of fork() has the keys of
-// its parent: with zeros in their place it would trust strangers who try those.
+// (RLIMIT_MEMLOCK). The memory of a secret is overwritten when it goes. A child of fork() has the
+// keys of its parent: with zeros in their place it would trust strangers who try those.
 //
 // OpenSSL has such a memory, too. It is not used: a process has only one, of a fixed size, and
 // OpenSSL's own keys, those of the user's program among them, fail once it is full.

@@ -107,7 +107,7 @@ Result<UniqueFd> open_directory_to_write(const std::string& path, std::string_vi
   walk.user = ::geteuid();
   walk.flags = O_PATH | O_DIRECTORY;
   walk.makes_directories = when_missing == WhenMissing::make;
-  // What the walk makes lies before the last name.
+  // The walk makes the directories before the last name.
   auto walked = walk_path(walk.makes_directories ? cat(path, "/.") : path, walk);
   HVD_RETURN_IF_ERROR(walked.status());
   return std::move(walked->file);

@@ -14,8 +14,8 @@ Status DriverLink::receive() {
   const ssize_t got = ::read(in_.get(), buffer.data(), buffer.size());
   if (got > 0) {
     decoder_.feed({buffer.data(), static_cast<std::size_t>(got)});
-    ::explicit_bzero(buffer.data(),
-                     static_cast<std::size_t>(got));  // workers' credentials are in some
+    // Credentials of workers are in some messages.
+    ::explicit_bzero(buffer.data(), static_cast<std::size_t>(got));
     return {};
   }
   if (got == 0) return {Code::unavailable, "the driver closed its end of the link"};

@@ -4,16 +4,14 @@
 #include <utility>
 
 #include "base/printable.h"
+#include "base/protocol/credentials.h"
 #include "base/text.h"
 
 namespace hvd::driver::join {
 namespace {
 
-Token derive(const Token& job_key, std::string_view id) {
-  Digest bytes = Mac(job_key)({"hvd join token", id});
-  auto token = Token::from_bytes(as_view(bytes));
-  wipe(bytes);
-  return *std::move(token);
+Token secret_from(const Token& job_key, std::string_view id) {
+  return derive_key(Mac(job_key), {"hvd join token", id});
 }
 
 Status no_such_token(std::string_view id) {
@@ -43,7 +41,7 @@ Result<PskKey> JoinTokens::make(const JoinTokenTerms& terms, TimePoint now) {
   if (terms.time.count() > 0) token.until = now + terms.time;
   made_.emplace(++last_, std::move(token));
   const std::string id = cat(last_);
-  return PskKey{derive(job_key_, id), id};
+  return PskKey{secret_from(job_key_, id), id};
 }
 
 Status JoinTokens::revoke(std::string_view id) {
@@ -77,7 +75,7 @@ std::string JoinTokens::to_text(TimePoint now) const {
 }
 
 std::optional<Token> JoinTokens::secret_of(std::string_view id) const {
-  return find(id) == nullptr ? std::nullopt : std::optional(derive(job_key_, id));
+  return find(id) == nullptr ? std::nullopt : std::optional(secret_from(job_key_, id));
 }
 
 bool JoinTokens::holds(std::string_view id, TimePoint now) const {

@@ -94,6 +94,12 @@ class PartialTransfer : public ElasticProgress, public ::testing::WithParamInter
              },
          .on_received = [&](std::uint64_t bytes) { arrival.received = bytes; }});
   }
+  // As the first holder of a state whose parts have these sizes, and no more than that.
+  static void describe(CommitProtocol& protocol, std::uint64_t weights, std::uint64_t step) {
+    auto numbers = WireWriter().u64(2).u64(weights).u64(step).take();
+    const auto bytes = std::as_writable_bytes(std::span(numbers.data(), numbers.size()));
+    EXPECT_TRUE(protocol.channel().broadcast("description", 0, bytes).ok());
+  }
   static void expect_arrival(const Arrival& arrival, std::uint64_t found, std::uint64_t received) {
     EXPECT_EQ(arrival.found, found);
     EXPECT_EQ(arrival.received, received);
@@ -243,12 +249,7 @@ TEST_P(PartialTransfer, ADescriptionOfAnotherStateThanWasVotedForIsRefused) {
       RunStatus status{};
       bool received = false;
       ASSERT_TRUE(protocol.vote(worker.progress.store(), false, status, resume).ok());
-      if (rank == 0) {
-        auto numbers = WireWriter().u64(2).u64(lie.sizes[0]).u64(lie.sizes[1]).take();
-        const auto bytes = std::as_writable_bytes(std::span(numbers.data(), numbers.size()));
-        EXPECT_TRUE(protocol.channel().broadcast("description", 0, bytes).ok());
-        return;
-      }
+      if (rank == 0) return describe(protocol, lie.sizes[0], lie.sizes[1]);
       const auto moved = protocol.transfer(worker.progress.store(), resume, received);
       EXPECT_FALSE(moved.ok());
       EXPECT_TRUE(mentions(moved, lie.error)) << moved.status.to_string();
@@ -266,12 +267,7 @@ TEST_P(PartialTransfer, AStateLargerThanTheMachineIsRefusedBeforeThereIsRoomForI
     RunStatus status{};
     bool received = false;
     ASSERT_TRUE(protocol.vote(worker.progress.store(), false, status, resume).ok());
-    if (rank == 0) {
-      auto numbers = WireWriter().u64(2).u64(std::uint64_t{1} << 60).u64(1).take();
-      const auto bytes = std::as_writable_bytes(std::span(numbers.data(), numbers.size()));
-      EXPECT_TRUE(protocol.channel().broadcast("description", 0, bytes).ok());
-      return;
-    }
+    if (rank == 0) return describe(protocol, std::uint64_t{1} << 60, 1);
     const auto moved = protocol.transfer(worker.progress.store(), resume, received);
     EXPECT_EQ(moved.status.code(), Code::resource_exhausted) << moved.status.to_string();
     EXPECT_FALSE(received);
