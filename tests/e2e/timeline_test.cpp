@@ -16,11 +16,13 @@ class TimelineTest : public JobTest {
     words.insert(words.end(), options.begin(), options.end());
     return words;
   }
-  // Negotiation, fusion and execution, of all ranks.
-  static void expect_whole_story(const Timeline& timeline) {
+  // Negotiation, fusion and execution, of all ranks. What is missing; empty: nothing.
+  static std::string missing_in(const Timeline& timeline) {
     for (int rank = 0; rank < 4; ++rank) {
-      EXPECT_GT(timeline.count(rank, "NEGOTIATE_ALLREDUCE"), 24) << "rank " << rank;
-      EXPECT_GT(timeline.count(rank, "ALLREDUCE"), 24) << "rank " << rank;
+      for (const char* const slice : {"NEGOTIATE_ALLREDUCE", "ALLREDUCE"}) {
+        const int count = timeline.count(rank, slice);
+        if (count <= 24) return cat("rank ", rank, " has ", count, " of ", slice);
+      }
       std::map<std::string, int> batches;
       for (const auto& [number, track] : timeline.tracks.at(rank)) {
         for (const auto& arguments : track.arguments) {
@@ -29,8 +31,9 @@ class TimelineTest : public JobTest {
       }
       const bool fused = std::any_of(batches.begin(), batches.end(),
                                      [](const auto& batch) { return batch.second > 1; });
-      EXPECT_TRUE(fused) << "rank " << rank << ": no batch has two tensors";
+      if (!fused) return cat("rank ", rank, ": no batch has two tensors");
     }
+    return "";
   }
 };
 
@@ -38,7 +41,7 @@ TEST_F(TimelineTest, OfAJobThatEndsWellShowsNegotiationFusionAndExecution) {
   const ExitStatus end = run_job(job_of({"--steps", "20"}));
   ASSERT_EQ(end.code, 0) << end.err;
   const auto timeline = expect_right_timeline(path());
-  expect_whole_story(timeline);
+  EXPECT_EQ(missing_in(timeline), "");
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(timeline.processes.at(rank), cat("rank ", rank, " on localhost#", rank));
     EXPECT_EQ(timeline.count(rank, "ALLREDUCE"), 20 * 24) << "rank " << rank;
@@ -66,16 +69,19 @@ TEST_P(TimelineOfALoss, IsRightAndHasAllThatWasBeforeIt) {
   Process& job = start(job_of({"--patient", "--pause", "10"}));
   const auto workers = wait_for_workers(job, "working", 4);
   ASSERT_EQ(workers.size(), 4U);
-  // Ranks report five times a second.
+  // Ranks report five times a second, and one of them may be far behind another.
+  Timeline before;
   ASSERT_TRUE(eventually([&] {
-    const auto timeline = check_timeline(path());
-    return timeline.faults.empty() && timeline.ranks_with("ALLREDUCE").size() == 4 &&
-           timeline.count(GetParam(), "ALLREDUCE") > 100;
-  }));
+    before = check_timeline(path());
+    return before.faults.empty() && missing_in(before).empty();
+  })) << missing_in(before);
   kill_between_calls(workers.at(GetParam()));
   const ExitStatus end = job.wait();
   EXPECT_NE(end.code, 0) << end.err;
-  expect_whole_story(expect_right_timeline(path()));
+  const auto after = expect_right_timeline(path());
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_GE(after.count(rank, "ALLREDUCE"), before.count(rank, "ALLREDUCE")) << "rank " << rank;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, TimelineOfALoss, testing::Values(0, 2));
