@@ -1,6 +1,7 @@
 // The progress loop of this rank's control plane. The Controller (controller.h) knows what is to be
 // done; this class calls it whenever something has happened, and sleeps until then: a request was
-// enqueued, a frame arrived, a batch has ended, a peer is gone. An idle world sends nothing.
+// enqueued, a frame arrived, a batch has ended, a peer is gone. An idle world sends nothing but
+// signs of life between hosts.
 //
 // The loop has a thread of its own. An application thread that waits for a result of this world
 // runs the loop instead while it waits (progress_engine.h), and executes small operations itself:

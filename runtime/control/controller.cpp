@@ -291,6 +291,11 @@ void Controller::report(const StallInspector::Findings& stalls) {
 TimePoint Controller::check_timers(TimePoint now) {
   if (verdict_.known()) return kNever;
   TimePoint next = links_.expire(now);
+  if (formed_ && !left_) {
+    for (const auto& silent : links_.keep_alive(now)) handle(silent, now);
+    if (verdict_.known()) return kNever;
+    next = std::min(next, links_.next_sign_of_life());
+  }
   if (formed_) {
     const TimePoint work = negotiator_.next_work(negotiation_time(now), executor_.under_way());
     if (work != kNever) next = std::min(next, work + stopped_);

@@ -6,14 +6,17 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/machine/own_time.h"
 #include "base/text.h"
 #include "runtime/negotiation/messages.h"
 #include "runtime/net/keepalive.h"
 #include "runtime/net/member_connector.h"
-#include "runtime/net/round_trip.h"
+#include "runtime/net/tcp_info.h"
 
 namespace hvd::runtime {
 namespace {
+
+constexpr int kSignsOfLife = 4;  // in the time that a neighbour may be silent
 
 std::string handshake_name(int rank) { return cat("rank ", rank); }
 
@@ -62,10 +65,8 @@ bool TreeLinks::complete() const {
 }
 
 std::optional<std::chrono::microseconds> TreeLinks::round_trip_to_parent() const {
-  const auto& own = spec_.members[static_cast<std::size_t>(spec_.rank)];
-  const auto& other = spec_.members[static_cast<std::size_t>(parent())];
   const auto peer = peers_.find(parent());
-  if (own.host == other.host || peer == peers_.end()) return std::nullopt;
+  if (!is_on_other_host(parent()) || peer == peers_.end()) return std::nullopt;
   return shortest_round_trip(peer->second.connection->fd());
 }
 
@@ -132,8 +133,8 @@ void TreeLinks::take_frames(int rank, Peer& neighbour, Received& received) {
     if (!frame.ok()) return malformed(frame.status());
     if (!frame->has_value()) return;
     neighbour.taken += kFrameHeaderSize + (*frame)->payload.size();
-    if (mailbox_ && (*frame)->kind == static_cast<std::uint16_t>(Message::shm_notification))
-      continue;
+    const auto kind = static_cast<Message>((*frame)->kind);
+    if (kind == Message::alive || (mailbox_ && kind == Message::shm_notification)) continue;
     received.frames.push_back(std::move(**frame));
   }
 }
@@ -148,6 +149,39 @@ void TreeLinks::add_child(MemberAcceptor::Arrival arrival) {
   }
   HVD_LOG(warning, "refused a second or unexpected member, \"" << arrival.name << '"');
   poller_.forget(arrival.connection->fd());
+}
+
+bool TreeLinks::is_on_other_host(int rank) const {
+  const auto host = [this](int of) -> const std::string& {
+    return spec_.members[static_cast<std::size_t>(of)].host;
+  };
+  return host(rank) != host(spec_.rank);
+}
+
+// The kernel knows when data came, so that a neighbour is not lost because this rank was late to
+// read. Before a neighbour has said something it may still be connecting to its own parent.
+std::vector<TreeLinks::Received> TreeLinks::keep_alive(TimePoint now) {
+  std::vector<Received> lost;
+  const Duration limit = spec_.config.control_timeout;
+  if (limit == Duration::zero()) next_sign_of_life_ = kNever;
+  if (now < next_sign_of_life_) return lost;
+  next_sign_of_life_ = now + limit / kSignsOfLife;
+
+  for (auto& [rank, neighbour] : peers_) {
+    if (!is_on_other_host(rank)) continue;
+    if (neighbour.sent == neighbour.sent_before) send_bytes(neighbour, encode_alive());
+    neighbour.sent_before = neighbour.sent;
+    if (neighbour.taken == 0) continue;
+    const auto silent = time_since_data(neighbour.connection->fd());
+    if (!silent || *silent - stopped_since(now - *silent) <= limit) continue;
+    lost.push_back(
+        {rank,
+         {},
+         {Code::unavailable, cat("its connection stands, but nothing has come for ",
+                                 duration_text(std::chrono::duration<double>(*silent).count()))},
+         false});
+  }
+  return lost;
 }
 
 void TreeLinks::send(int rank, const std::string& bytes, bool may_wait) {

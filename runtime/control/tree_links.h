@@ -5,6 +5,10 @@
 // Short frames to a neighbour on the same host may go through shared memory instead
 // (shm/shm_mailbox.h). Each such message carries the number of connection bytes that must be read
 // before it, so that everything arrives in the order in which it was sent, whichever way it takes.
+//
+// A connection can stand, acknowledge everything, and carry nothing: one through a firewall or a
+// proxy that has forgotten the other half. So neighbours on different hosts say that they are alive
+// where they have nothing else to say (Config::control_timeout).
 #pragma once
 
 #include <chrono>
@@ -67,6 +71,11 @@ class TreeLinks {
   Status cannot_accept() const { return acceptor_ ? acceptor_->cannot_accept() : Status(); }
   void close_acceptor() { acceptor_.reset(); }
 
+  // Tells silent connections that this rank is alive. Returns the neighbours that have been silent
+  // for too long, as lost; next_sign_of_life() says when to call again.
+  std::vector<Received> keep_alive(TimePoint now);
+  TimePoint next_sign_of_life() const { return next_sign_of_life_; }
+
   // Sends whole frames; no effect if the connection has ended. `may_wait`: a frame in shared memory
   // is announced by notify_unseen() only, because the receiver may have polled it by then.
   void send(int rank, const std::string& bytes, bool may_wait = false);
@@ -85,8 +94,9 @@ class TreeLinks {
  private:
   struct Peer {
     std::unique_ptr<Connection> connection;
-    std::uint64_t sent = 0;   // bytes sent over the connection
-    std::uint64_t taken = 0;  // bytes received over it, in whole frames
+    std::uint64_t sent = 0;         // bytes sent over the connection
+    std::uint64_t taken = 0;        // bytes received over it, in whole frames
+    std::uint64_t sent_before = 0;  // `sent` at the last call of keep_alive()
     // When the oldest message was written that waits for its notification.
     std::optional<TimePoint> unseen;
   };
@@ -94,6 +104,7 @@ class TreeLinks {
   void add_child(MemberAcceptor::Arrival arrival);
   void take_frames(int rank, Peer& neighbour, Received& received);
   void send_bytes(Peer& neighbour, std::string_view bytes);
+  bool is_on_other_host(int rank) const;
 
   const WorldSpec& spec_;
   const ControlTree& tree_;
@@ -102,6 +113,7 @@ class TreeLinks {
   std::optional<MemberAcceptor> acceptor_;  // until all children are connected
   std::map<int, Peer> peers_;               // by rank
   std::map<int, int> rank_of_fd_;
+  TimePoint next_sign_of_life_{};
   std::shared_ptr<ShmMailbox> mailbox_;
 };
 

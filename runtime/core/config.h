@@ -101,6 +101,9 @@ struct Config {
   std::chrono::milliseconds handshake_timeout{5'000};  // for one peer's handshake
   // How long a peer may be silent in the middle of an exchange of data.
   std::chrono::milliseconds collective_timeout{30'000};
+  // How long a neighbour in the control tree on another host may say nothing, although its
+  // connection stands and its host acknowledges; 0: for ever.
+  std::chrono::milliseconds control_timeout{0};
   // How long the error of a broken data connection waits for the report that a rank has died,
   // before the error itself is reported as the cause.
   std::chrono::milliseconds verdict_timeout{1'000};

@@ -208,6 +208,8 @@ std::string encode_shm_notification() {
   return encode_frame(static_cast<std::uint16_t>(Message::shm_notification), {});
 }
 
+std::string encode_alive() { return encode_frame(static_cast<std::uint16_t>(Message::alive), {}); }
+
 std::string encode_request_list(const RequestList& message) {
   WireWriter out;
   out.u32(static_cast<std::uint32_t>(message.cached.size()));

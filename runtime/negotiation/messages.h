@@ -14,6 +14,7 @@
 //                     abort              the world has failed, why, and because of which rank;
 //                                        forwarded to all
 //                     shm_notification   messages wait in shared memory (shm/shm_mailbox.h)
+//                     alive              nothing but that this rank can speak (tree_links.h)
 #pragma once
 
 #include <chrono>
@@ -39,6 +40,7 @@ enum class Message : std::uint16_t {
   response_list = 19,
   abort = 20,
   shm_notification = 21,
+  alive = 22,
   // runtime/trace/frames.h:
   trace_start = 24,
   trace_stop = 25,
@@ -134,6 +136,7 @@ struct ResponseList {
 // `round_trip`: the longest one between this subtree's hosts, or to its parent's; 0: one host.
 std::string encode_formed(std::chrono::microseconds round_trip);
 std::string encode_shm_notification();
+std::string encode_alive();
 std::string encode_request_list(const RequestList& message);
 std::string encode_response_list(const ResponseList& message);
 std::string encode_failure(Message kind, const Failure& failure);  // abort or suspicion

@@ -9,7 +9,7 @@
 
 #include "base/descriptors.h"
 #include "base/socket.h"
-#include "runtime/net/round_trip.h"
+#include "runtime/net/tcp_info.h"
 
 namespace hvd::runtime {
 namespace {

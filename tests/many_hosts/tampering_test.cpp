@@ -97,5 +97,28 @@ TEST_P(TamperingTest, AnElasticJobEndsIfEachOfItsWorldsIsAltered) {
 INSTANTIATE_TEST_SUITE_P(Protection, TamperingTest, testing::Values("default", "encrypted"),
                          [](const auto& row) { return std::string(row.param); });
 
+class SilenceTest : public TamperingTest {};
+
+// As with a firewall that has forgotten a connection: it stands, and both ends see their bytes
+// acknowledged. The connection of the control tree is either of the first two.
+TEST_P(SilenceTest, OfAControlConnectionEndsAWorldAndNotTheJob) {
+  const Words flags{"--min-np", "2", "--collective-timeout", "2"};
+  const ExitStatus calm = train(flags);
+  ASSERT_EQ(calm.code, 0) << calm.err;
+  bool was_noticed = false;
+  for (int number = 0; !was_noticed && number < 40; ++number) {
+    relay_.reset();
+    tamper("silence:1", cat(number % 2), "1000");
+    const ExitStatus end = train(flags);
+    ASSERT_EQ(end.code, 0) << end.err;
+    EXPECT_EQ(result_of(end), result_of(calm));
+    was_noticed = end.err.find("its connection stands, but nothing has come") != std::string::npos;
+  }
+  EXPECT_TRUE(was_noticed);
+}
+
+INSTANTIATE_TEST_SUITE_P(Protection, SilenceTest, testing::Values("default"),
+                         [](const auto& row) { return std::string(row.param); });
+
 }  // namespace
 }  // namespace hvd::test

@@ -331,6 +331,8 @@ Result<Settings> ProcessWorld::settings_for(const WorldMember& self, std::uint64
   // job this rank reports it if hvdrun has not by then.
   if (membership_ != nullptr) {
     config.rendezvous_timeout = {};
+    // In a static job a rank may be stopped for as long as one likes, in a debugger for example.
+    config.control_timeout = config.collective_timeout;
   } else {
     config.rendezvous_timeout += kRendezvousMargin;
   }

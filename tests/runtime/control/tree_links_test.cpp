@@ -28,9 +28,13 @@ using runtime::TreeLinks;
 
 constexpr std::uint16_t kKind = 1000;
 
-// One of several ranks on a host, with the objects of a control loop.
+// One of two ranks, with the objects of a control loop.
 struct Member {
-  explicit Member(int rank) : spec(spec_of(rank, 2)), tree({"h0", "h0"}) {
+  explicit Member(int rank, const std::string& host_of_other = "h0")
+      : spec(spec_of(rank, 2)), tree({"h0", host_of_other}) {
+    spec.members[0].host = "h0";
+    spec.members[1].host = host_of_other;
+    spec.config.control_timeout = std::chrono::milliseconds(20);
     EXPECT_TRUE(poller.open().ok());
     links.emplace(spec, tree, poller);
     EXPECT_TRUE(links->open().ok());
@@ -86,7 +90,8 @@ TEST(TreeLinks, AFrameThatIsNotProtectedIsNotTaken) {
 
 class TreeLinksOfTwo : public testing::Test {
  protected:
-  TreeLinksOfTwo() {
+  explicit TreeLinksOfTwo(const std::string& host_of_child = "h0")
+      : parent_(0, host_of_child), child_(1, host_of_child) {
     auto joined = std::async(std::launch::async, [this] {
       return child_.links->join_parent(parent_.links->address(), Clock::now() + kLong);
     });
@@ -135,8 +140,23 @@ class TreeLinksOfTwo : public testing::Test {
     return child_.poller.look(events);
   }
 
-  Member parent_{0};
-  Member child_{1};
+  Member parent_;
+  Member child_;
+};
+
+class LinksBetweenHosts : public TreeLinksOfTwo {
+ protected:
+  LinksBetweenHosts() : TreeLinksOfTwo("h1") {}
+
+  // Of the parent alone: the child says nothing by itself.
+  std::optional<TreeLinks::Received> lost_by(TimePoint deadline) {
+    while (Clock::now() < deadline) {
+      const auto lost = parent_.links->keep_alive(Clock::now());
+      if (!lost.empty()) return lost.front();
+      parent_.look();
+    }
+    return std::nullopt;
+  }
 };
 
 // Numbered frames, of sizes from zero to more than a socket holds, most of them short.
@@ -232,6 +252,43 @@ TEST_F(TreeLinksOfTwo, WithoutSharedMemoryANotificationIsDelivered) {
   until([this] { return !child_.frames.empty(); });
   EXPECT_EQ(child_.frames.front().kind,
             static_cast<std::uint16_t>(runtime::Message::shm_notification));
+}
+
+TEST_F(LinksBetweenHosts, ANeighbourThatHasSpokenAndSaysNothingMoreIsLost) {
+  const auto in_vain = [this] { return Clock::now() + 5 * parent_.spec.config.control_timeout; };
+  EXPECT_FALSE(lost_by(in_vain())) << "it may still connect to its own parent";
+  child_.links->send(0, encode_frame(kKind, "only word"));
+  until([this] { return !parent_.frames.empty(); });
+  const auto lost = lost_by(Clock::now() + kLong);
+  ASSERT_TRUE(lost.has_value());
+  EXPECT_EQ(lost->rank, 1);
+  EXPECT_EQ(lost->lost.code(), Code::unavailable);
+  EXPECT_FALSE(lost->is_malformed);
+}
+
+TEST_F(LinksBetweenHosts, ASignOfLifeIsHeardAndIsNoMessage) {
+  child_.links->keep_alive(Clock::now());
+  bool is_heard = false;
+  std::vector<Poller::Event> events;
+  while (!is_heard) {
+    events = parent_.poller.wait(Clock::now() + kLong);
+    ASSERT_FALSE(events.empty());
+    for (const auto& event : events) {
+      if (const auto more = parent_.links->handle(event, Clock::now())) {
+        EXPECT_TRUE(more->frames.empty());
+        EXPECT_TRUE(more->lost.ok()) << more->lost.to_string();
+        is_heard = true;
+      }
+    }
+  }
+  EXPECT_TRUE(lost_by(Clock::now() + kLong)) << "it was the last one";
+}
+
+TEST_F(TreeLinksOfTwo, ANeighbourOnTheSameHostMaySayNothing) {
+  child_.links->send(0, encode_frame(kKind, "only word"));
+  until([this] { return !parent_.frames.empty(); });
+  const auto limit = Clock::now() + 5 * parent_.spec.config.control_timeout;
+  while (Clock::now() < limit) EXPECT_TRUE(parent_.links->keep_alive(Clock::now()).empty());
 }
 
 TEST_F(TreeLinksOfTwo, MessagesOfALostPeerAreReadFirst) {
