@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -86,33 +88,34 @@ class Training {
     std::int64_t told = 0;    // workers that were told to end
   };
 
-  // The work of this worker in the next step: its parts of the batch that the sampler gives to all.
-  // Without shards there is one for each worker.
+  // A part of the batch that the sampler gives to all. Without shards there is one for each worker.
   struct Share {
+    int part = 0;
+    std::vector<std::int64_t> samples;
     std::vector<unsigned char> contexts;
     std::vector<unsigned char> next;
   };
+  // The work of this worker in the next step.
   struct Work {
-    std::vector<Share> shares;  // of this worker
-    std::size_t batch = 0;
+    std::vector<Share> shares;
+    std::size_t batch = 0;  // of all workers
   };
-  Work next_work(const hvd::ShardRange& own, int parts) {
+  Work next_work(const std::vector<int>& own, int parts) {
     if (sampler_.done()) sampler_.set_epoch(sampler_.epoch() + 1);
     const auto batch = sampler_.next(static_cast<std::int64_t>(options_.batch), 0, 1);
     Work work;
     work.batch = batch.size();
-    std::vector<std::int64_t> drawn;
     for (const int part : own) {
       const Shard shard = shard_of(batch.size(), part, parts);
-      const auto mine = std::span(batch).subspan(shard.first, shard.last - shard.first);
-      work.shares.push_back(share_of(mine));
-      drawn.insert(drawn.end(), mine.begin(), mine.end());
+      work.shares.push_back(
+          share_of(part, std::span(batch).subspan(shard.first, shard.last - shard.first)));
     }
-    ledger_.draw(progress_.step + 1, sampler_.epoch(), drawn);
     return work;
   }
-  Share share_of(std::span<const std::int64_t> samples) {
+  Share share_of(int part, std::span<const std::int64_t> samples) {
     Share share;
+    share.part = part;
+    share.samples.assign(samples.begin(), samples.end());
     for (const auto place : samples) {
       const auto sample = corpus_.sample(static_cast<std::size_t>(place));
       share.contexts.insert(share.contexts.end(), sample.context,
@@ -122,7 +125,14 @@ class Training {
     return share;
   }
 
-  // Gradients that are summed over all workers, as they come.
+  // Losses of samples, in whole millionths of a nat, whose sum is exact, and how many of the losses
+  // are not finite.
+  using Losses = std::vector<std::int64_t>;
+  static Losses losses_of(double loss) {
+    return {std::llround(std::min(loss, kTooMuch) * 1e6), std::isfinite(loss) ? 0 : 1};
+  }
+
+  // Gradients that are summed over all workers, as they come, in one world.
   class OverWorkers {
    public:
     explicit OverWorkers(Model& model)
@@ -133,22 +143,33 @@ class Training {
         reducer_.add(parameter->name, parameter->gradient);
       }
     }
-    hvd::ShardRange own() const { return {hvd::rank(), hvd::rank() + 1}; }
     int parts() const { return hvd::size(); }
-    void ready(int /*part*/, std::size_t batch) {
+    std::vector<int> begin(std::size_t /*step*/) { return {hvd::rank()}; }
+    void ready(const Share& share, std::size_t batch, const Losses& losses) {
+      drawn_ = share.samples;
+      losses_ = losses;
       model_.round_gradients(exact_, 1.0F / static_cast<float>(batch));
       const auto there = model_.gradients_there();
       for (auto* const parameter : model_.parameters()) reducer_.ready(parameter->name, there);
     }
-    void synchronize() { reducer_.synchronize(); }
+    const std::vector<std::int64_t>& drawn() const { return drawn_; }
+    const Losses& synchronize() {
+      const auto summed = hvd::allreduce_async(losses_, {.name = "loss", .op = hvd::Sum});
+      reducer_.synchronize();
+      summed.wait();
+      return losses_;
+    }
 
    private:
     Model& model_;
     ExactSum exact_;
     hvd::GradientReducer reducer_;
+    std::vector<std::int64_t> drawn_;
+    Losses losses_;
   };
 
-  // The same over shards: the sum has the same bits with any number of workers.
+  // The same over shards: the sum has the same bits with any number of workers. It outlives worlds:
+  // those who are left when a worker is lost in a step do its shards again, and no others.
   class OverShards {
    public:
     OverShards(Model& model, int shards)
@@ -156,19 +177,34 @@ class Training {
       for (auto* const parameter : model.parameters()) {
         reducer_.add(parameter->name, parameter->gradient);
       }
+      reducer_.add("loss", losses_);
     }
-    hvd::ShardRange own() const { return reducer_.own(); }
     int parts() const { return reducer_.shards(); }
-    void ready(int shard, std::size_t batch) {
+    const std::vector<int>& begin(std::size_t step) {
+      if (step_ != step) drawn_.clear();
+      step_ = step;
+      return reducer_.begin(step);
+    }
+    void ready(const Share& share, std::size_t batch, const Losses& losses) {
+      std::copy(losses.begin(), losses.end(), losses_.begin());
       model_.scale_gradients(1.0F / static_cast<float>(batch));
-      reducer_.ready(shard);
+      reducer_.ready(share.part);
+      drawn_.insert(drawn_.end(), share.samples.begin(), share.samples.end());
       for (auto* const parameter : model_.parameters()) Model::fill_zeros(parameter->gradient);
     }
-    void synchronize() { reducer_.synchronize(); }
+    // The samples of the shards whose gradients this worker has.
+    const std::vector<std::int64_t>& drawn() const { return drawn_; }
+    const Losses& synchronize() {
+      reducer_.synchronize();
+      return losses_;
+    }
 
    private:
     Model& model_;
     hvd::ShardReducer reducer_;
+    std::optional<std::size_t> step_;
+    std::vector<std::int64_t> drawn_;
+    Losses losses_ = losses_of(0);
   };
 
   // Called again whenever the world has changed: everything that belongs to a world is made here.
@@ -179,8 +215,10 @@ class Training {
       OverWorkers sums(model_);
       train_with(sums);
     } else if constexpr (requires(Model & model) { model.scale_gradients(1.0F); }) {
-      OverShards sums(model_, static_cast<int>(options_.shards));
-      train_with(sums);
+      if (!over_shards_) {
+        over_shards_ = std::make_unique<OverShards>(model_, static_cast<int>(options_.shards));
+      }
+      train_with(*over_shards_);
     } else {
       throw UsageError(
           "--shards: the gradients of this program lie on a GPU, and are added in the "
@@ -194,27 +232,24 @@ class Training {
     samples_since_ = 0;
     while (!is_over()) {
       fail_if_there(options_.fail_on);
-      const Work work = next_work(sums.own(), sums.parts());
-      std::vector<std::int64_t> losses{0, 0, is_there(options_.until) ? 1 : 0};
-      int part = sums.own().first;
+      const Work work = next_work(sums.begin(progress_.step), sums.parts());
       for (const auto& share : work.shares) {
         const double loss = model_.learn(share.contexts, share.next, share.next.size());
-        sums.ready(part++, work.batch);
-        // In whole millionths, whose sum is exact too.
-        losses[0] += std::llround(std::min(loss, kTooMuch) * 1e6);
-        losses[1] += std::isfinite(loss) ? 0 : 1;
+        sums.ready(share, work.batch, losses_of(loss));
       }
+      ledger_.draw(progress_.step + 1, sampler_.epoch(), sums.drawn());
 
-      const auto summed = hvd::allreduce_async(losses, {.name = "loss", .op = hvd::Sum});
-      sums.synchronize();
-      summed.wait();
+      std::vector<std::int64_t> told{is_there(options_.until) ? 1 : 0};
+      const auto all_told = hvd::allreduce_async(told, {.name = "told", .op = hvd::Sum});
+      const Losses& losses = sums.synchronize();
+      all_told.wait();
       if (losses[1] != 0) {
         throw std::runtime_error("the loss is not a number any more; a smaller --lr may help");
       }
 
       model_.update(options_.learning_rate);
       ++progress_.step;
-      progress_.told = losses[2];
+      progress_.told = told[0];
       progress_.losses += losses[0];
       progress_.samples += work.batch;
       samples_since_ += work.batch;
@@ -285,6 +320,7 @@ class Training {
   hvd::Sampler sampler_;
   Progress progress_;
   hvd::elastic::State state_;
+  std::unique_ptr<OverShards> over_shards_;  // null: not yet, or --shards was not given
   std::chrono::steady_clock::time_point since_;
   std::size_t samples_since_ = 0;
 };

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -13,12 +14,14 @@
 #include "base/text.h"
 #include "runtime/core/arithmetic.h"
 #include "runtime/core/request.h"
+#include "worker/process/process_world.h"
 #include "worker/shards/tree.h"
 
 namespace hvd {
 namespace {
 
 using worker::Addition;
+using worker::Allotment;
 using worker::Subtree;
 
 // Sums are made in pieces that stay in the cache.
@@ -31,30 +34,46 @@ struct PlacedGradient {
   std::size_t at = 0;  // its first element among those of its type
 };
 
-// How the shards lie on the ranks of one world.
+// How the shards of a step lie on the ranks of one world.
 struct Layout {
+  // A subtree that a rank sends: in this round, as the one with this place among those of the
+  // round.
+  struct Part {
+    Subtree tree;
+    std::size_t round = 0;
+    std::size_t place = 0;
+  };
+
   int rank = 0;
   int size = 1;
-  ShardRange own;
-  std::vector<std::vector<Subtree>> subtrees;  // by rank
-  std::size_t rounds = 0;                      // the most subtrees of one rank
-  std::vector<Addition> additions;             // of all subtrees, in the order of their shards
+  std::vector<int> missing;         // shards that this rank is to compute, ascending
+  std::size_t rounds = 0;           // the most subtrees of one rank
+  std::vector<Part> parts;          // all subtrees, in the order of their shards
+  std::vector<Addition> additions;  // of the parts
 
-  Layout(int shards, int own_rank, int world_size) : rank(own_rank), size(world_size) {
-    std::vector<Subtree> all;
-    for (int other = 0; other < size; ++other) {
-      auto some = worker::subtrees_within(shards, shards_of(shards, other, size));
-      rounds = std::max(rounds, some.size());
-      all.insert(all.end(), some.begin(), some.end());
-      subtrees.push_back(std::move(some));
+  Layout(int shards, int own_rank, const Allotment& allotment)
+      : rank(own_rank),
+        size(static_cast<int>(allotment.kept.size())),
+        missing(allotment.missing[static_cast<std::size_t>(own_rank)]) {
+    std::vector<std::size_t> places;  // so far, by round
+    for (std::size_t other = 0; other < allotment.kept.size(); ++other) {
+      std::vector<ShardRange> some = allotment.kept[other];
+      for (const int shard : allotment.missing[other]) some.push_back({shard, shard + 1});
+      const auto subtrees = worker::subtrees_of(shards, some);
+      rounds = std::max(rounds, subtrees.size());
+      places.resize(rounds);
+      for (std::size_t round = 0; round < subtrees.size(); ++round) {
+        parts.push_back({subtrees[round], round, places[round]++});
+      }
     }
-    own = shards_of(shards, rank, size);
-    additions = worker::additions_of({0, shards}, all);
+
+    std::sort(parts.begin(), parts.end(),
+              [](const Part& one, const Part& two) { return one.tree.first < two.tree.first; });
+    std::vector<Subtree> trees;
+    for (const auto& part : parts) trees.push_back(part.tree);
+    additions = worker::additions_of({0, shards}, trees);
   }
 
-  const std::vector<Subtree>& own_subtrees() const {
-    return subtrees[static_cast<std::size_t>(rank)];
-  }
   // The elements of which a rank makes the sum.
   std::size_t first_of(int owner, std::size_t elements) const {
     const auto whole = (elements + runtime::kReduceGrain - 1) / runtime::kReduceGrain;
@@ -100,31 +119,43 @@ class TypeSum {
   }
   std::vector<PlacedGradient>& gradients() { return gradients_; }
 
-  // The gradients are those of a shard. So many of the subtrees before it become one with it.
-  void take(int merges) {
-    if (merges == 0) {
-      push();
-      for (const auto& gradient : gradients_) {
-        std::memcpy(element(sums_[used_ - 1], gradient.at), gradient.tensor.data,
-                    gradient.tensor.bytes());
-      }
+  // The gradients are those of a shard. Subtrees that are whole now become one.
+  void take(int shards, int shard) {
+    Subtree tree{shard, shard + 1};
+    auto into = find_sibling(shards, tree);
+    if (into == sums_.end()) {
+      push(tree);
       return;
     }
 
     for (const auto& gradient : gradients_) {
-      void* const sum = element(sums_[used_ - 1], gradient.at);
+      void* const sum = element(into->memory, gradient.at);
       add_(sum, sum, gradient.tensor.data, static_cast<std::size_t>(gradient.tensor.elements()));
     }
-    for (int i = 1; i < merges; ++i) {
-      --used_;
-      auto* const left = sums_[used_ - 1].data();
-      add_(left, left, sums_[used_].data(), elements_);
+    into->tree = worker::parent_of(into->tree, tree);
+    for (auto other = find_sibling(shards, into->tree); other != sums_.end();
+         other = find_sibling(shards, into->tree)) {
+      if (other < into) std::swap(other, into);
+      add_(into->memory.data(), into->memory.data(), other->memory.data(), elements_);
+      into->tree = worker::parent_of(into->tree, other->tree);
+      free_.push_back(std::move(other->memory));
+      sums_.erase(other);
     }
   }
 
-  void reset() {
-    used_ = 0;
-    arriving_.clear();
+  // The subtrees whose sums are here.
+  std::vector<Subtree> trees() const {
+    std::vector<Subtree> trees;
+    for (const auto& sum : sums_) trees.push_back(sum.tree);
+    return trees;
+  }
+  // Forgets the sums of all others.
+  void keep(const std::vector<Subtree>& trees) {
+    std::erase_if(sums_, [&](SubtreeSum& sum) {
+      if (std::find(trees.begin(), trees.end(), sum.tree) != trees.end()) return false;
+      free_.push_back(std::move(sum.memory));
+      return true;
+    });
   }
 
   // Each rank gets all subtrees of its part of the elements ...
@@ -134,9 +165,10 @@ class TypeSum {
       splits.push_back(static_cast<std::int64_t>(layout.count_of(rank, elements_)));
     }
     const std::vector<std::int64_t> nothing(splits.size(), 0);
+    arriving_.clear();
     for (std::size_t round = 0; round < layout.rounds; ++round) {
-      const bool has_one = round < used_;
-      const ConstTensorView sent{has_one ? sums_[round].data() : nullptr,
+      const bool has_one = round < sums_.size();
+      const ConstTensorView sent{has_one ? sums_[round].memory.data() : nullptr,
                                  {has_one ? static_cast<std::int64_t>(elements_) : 0},
                                  type_};
       arriving_.push_back(alltoall_async(sent, {.name = cat(name_, ".", round),
@@ -183,30 +215,50 @@ class TypeSum {
   }
   // The same in a world of one.
   void spread_own(int divisor) {
-    if (divisor > 1) runtime::divide(type_, sums_[0].data(), elements_, divisor);
-    spread_from(sums_[0].data());
+    spread_from(sums_.front().memory.data());
+    if (divisor == 1) return;
+    for (auto& gradient : gradients_) {
+      runtime::divide(type_, gradient.tensor.data,
+                      static_cast<std::size_t>(gradient.tensor.elements()), divisor);
+    }
   }
 
  private:
-  std::byte* element(std::vector<std::byte>& sum, std::size_t index) const {
-    return sum.data() + index * element_bytes_;
+  struct SubtreeSum {
+    Subtree tree;
+    std::vector<std::byte> memory;
+  };
+
+  std::byte* element(std::vector<std::byte>& memory, std::size_t index) const {
+    return memory.data() + index * element_bytes_;
   }
-  void push() {
-    if (used_ == sums_.size()) sums_.emplace_back(elements_ * element_bytes_);
-    sums_[used_].resize(elements_ * element_bytes_);
-    ++used_;
+  std::vector<SubtreeSum>::iterator find_sibling(int shards, const Subtree& tree) {
+    const auto sibling = worker::sibling_of(shards, tree);
+    return std::find_if(sums_.begin(), sums_.end(),
+                        [&](const SubtreeSum& sum) { return sum.tree == sibling; });
+  }
+  void push(const Subtree& tree) {
+    std::vector<std::byte> memory;
+    if (!free_.empty()) {
+      memory = std::move(free_.back());
+      free_.pop_back();
+    }
+    memory.resize(elements_ * element_bytes_);
+    for (const auto& gradient : gradients_) {
+      std::memcpy(element(memory, gradient.at), gradient.tensor.data, gradient.tensor.bytes());
+    }
+    const auto behind = std::find_if(sums_.begin(), sums_.end(), [&](const SubtreeSum& sum) {
+      return sum.tree.first > tree.first;
+    });
+    sums_.insert(behind, {tree, std::move(memory)});
   }
 
-  // Where the part of each subtree has arrived, in the order of their shards: in the tensor of a
-  // round lie those of the ranks that have so many.
+  // Where the part of each subtree has arrived, in the order of their shards.
   std::vector<std::byte*> parts_in_order(const Layout& layout, std::size_t count) {
-    std::vector<std::size_t> arrived(layout.rounds, 0);  // parts that lie before, in each tensor
     std::vector<std::byte*> parts;
-    for (const auto& subtrees : layout.subtrees) {
-      for (std::size_t round = 0; round < subtrees.size(); ++round) {
-        auto* const first = static_cast<std::byte*>(arrived_[round].tensor.data());
-        parts.push_back(first + arrived[round]++ * count * element_bytes_);
-      }
+    for (const auto& part : layout.parts) {
+      auto* const first = static_cast<std::byte*>(arrived_[part.round].tensor.data());
+      parts.push_back(first + part.place * count * element_bytes_);
     }
     return parts;
   }
@@ -224,8 +276,8 @@ class TypeSum {
   std::size_t element_bytes_;
   std::size_t elements_ = 0;
   std::vector<PlacedGradient> gradients_;
-  std::vector<std::vector<std::byte>> sums_;  // memory of subtrees; the first `used_` hold one
-  std::size_t used_ = 0;
+  std::vector<SubtreeSum> sums_;              // of this step, in the order of their shards
+  std::vector<std::vector<std::byte>> free_;  // memory for others
   std::vector<Future<Rows>> arriving_;
   std::vector<Rows> arrived_;
   Future<Tensor> gathering_;
@@ -259,6 +311,7 @@ class ShardReducer::Impl {
                     .try_emplace(gradient.type, gradient.type,
                                  cat(options_.name, ".", runtime::type_name(gradient.type)))
                     .first->second;
+    reset();
     sum.add(std::move(name), gradient);
     places_.push_back({gradient.type, sum.gradients().size() - 1});
   }
@@ -275,19 +328,34 @@ class ShardReducer::Impl {
     return shards_of(options_.shards, options_.process_set.rank(), options_.process_set.size());
   }
 
+  const std::vector<int>& begin(std::uint64_t step) {
+    auto world = worker::ProcessWorld::instance().world_for("ShardReducer::begin()");
+    const bool is_new_world = world_.owner_before(world) || world.owner_before(world_);
+    const bool is_again = step_ == step;
+    if (!is_again) reset();
+    if (is_again || is_new_world) {
+      agree(step);
+      world_ = world;
+    } else {
+      set_layout({}, options_.process_set.size());
+    }
+    step_ = step;
+    begun_ = true;
+    return layout_->missing;
+  }
+
   void ready(int shard) {
-    begin();
-    if (shard != next_ || !layout_->own.contains(shard)) {
+    begin_if_not();
+    if (is_over() || shard != layout_->missing[next_]) {
       throw InvalidArgumentError(cat("ShardReducer::ready(", shard, "): ", next_text()));
     }
-    const int merges = worker::merges_after({0, options_.shards}, layout_->own, shard);
-    for (auto& [type, sum] : sums_) sum.take(merges);
+    for (auto& [type, sum] : sums_) sum.take(options_.shards, shard);
     ++next_;
   }
 
   void synchronize() {
-    begin();
-    if (next_ != layout_->own.last) {
+    begin_if_not();
+    if (!is_over()) {
       throw InvalidArgumentError(cat("ShardReducer::synchronize(): ", next_text()));
     }
     const int divisor = options_.op == Average ? options_.shards : 1;
@@ -297,12 +365,15 @@ class ShardReducer::Impl {
     } else {
       error.keep([&] { reduce(divisor); });
     }
-    reset();
+    // Another rank may not get the sum: then all come to this step again, in another world.
+    begun_ = false;
+    if (!step_) reset();
     error.rethrow();
   }
 
   void reset() {
-    for (auto& [type, sum] : sums_) sum.reset();
+    for (auto& [type, sum] : sums_) sum.keep({});
+    step_.reset();
     begun_ = false;
   }
 
@@ -316,23 +387,68 @@ class ShardReducer::Impl {
     return sums_.at(place.type).gradients()[place.index];
   }
 
-  void begin() {
+  void begin_if_not() {
     if (begun_) return;
-    const int rank = options_.process_set.rank();
-    const int size = options_.process_set.size();
-    if (!layout_ || layout_->rank != rank || layout_->size != size) {
-      layout_.emplace(options_.shards, rank, size);
-    }
-    next_ = layout_->own.first;
+    reset();
+    set_layout({}, options_.process_set.size());
     begun_ = true;
   }
 
+  // From the subtrees whose sums the ranks have.
+  void set_layout(std::vector<std::vector<Subtree>> claims, int size) {
+    const int rank = options_.process_set.rank();
+    const bool is_whole = claims.empty();
+    if (!is_whole || !has_whole_layout_ || layout_->rank != rank || layout_->size != size) {
+      claims.resize(static_cast<std::size_t>(size));
+      const auto allotment = worker::allot(options_.shards, claims);
+      layout_.emplace(options_.shards, rank, allotment);
+      const auto& kept = allotment.kept[static_cast<std::size_t>(rank)];
+      for (auto& [type, sum] : sums_) sum.keep(kept);
+    }
+    has_whole_layout_ = is_whole;
+    next_ = 0;
+  }
+
+  // All ranks say which subtrees of this step they have, a row of three numbers for each: the step,
+  // the first shard, one behind the last. The first row of a rank has an empty subtree.
+  void agree(std::uint64_t step) {
+    std::vector<std::int64_t> rows{static_cast<std::int64_t>(step), 0, 0};
+    if (!sums_.empty()) {
+      for (const auto& tree : sums_.begin()->second.trees()) {
+        rows.insert(rows.end(), {static_cast<std::int64_t>(step), tree.first, tree.last});
+      }
+    }
+    const auto count = static_cast<std::int64_t>(rows.size() / 3);
+    const Tensor all =
+        allgather(ConstTensorView{rows.data(), {count, 3}, DataType::int64},
+                  {.name = cat(options_.name, ".begin"), .process_set = options_.process_set});
+
+    std::vector<std::vector<Subtree>> claims;
+    const auto values = all.as<std::int64_t>();
+    for (std::size_t at = 0; at + 3 <= values.size(); at += 3) {
+      const Subtree tree{static_cast<int>(values[at + 1]), static_cast<int>(values[at + 2])};
+      if (static_cast<std::uint64_t>(values[at]) != step) {
+        throw InvalidArgumentError(cat("ShardReducer::begin(", step,
+                                       "): another rank has come to step ",
+                                       static_cast<std::uint64_t>(values[at])));
+      }
+      if (tree.size() == 0) {
+        claims.emplace_back();
+      } else if (!claims.empty()) {
+        claims.back().push_back(tree);
+      }
+    }
+    set_layout(std::move(claims), options_.process_set.size());
+  }
+
+  bool is_over() const { return next_ == layout_->missing.size(); }
   std::string next_text() const {
-    const auto& own = layout_->own;
-    if (own.size() == 0) return "this rank has no shards in this world";
-    const std::string all = cat("this rank has the shards ", own.first, " to ", own.last - 1);
-    return next_ == own.last ? cat(all, ", and all of them are ready")
-                             : cat(all, ", and the next one is ", next_);
+    const auto& missing = layout_->missing;
+    if (missing.empty()) return "this rank has no shards to compute in this step";
+    const std::string all = cat("this rank has ", missing.size(), " shards, from ", missing.front(),
+                                " to ", missing.back());
+    return is_over() ? cat(all, ", and all of them are ready")
+                     : cat(all, ", and the next one is ", missing[next_]);
   }
 
   void reduce(int divisor) {
@@ -355,7 +471,10 @@ class ShardReducer::Impl {
   std::map<DataType, TypeSum> sums_;
   std::vector<Place> places_;  // by the index of a gradient
   std::optional<Layout> layout_;
-  int next_ = 0;
+  bool has_whole_layout_ = false;        // one in which nobody had any sums before
+  std::optional<std::uint64_t> step_;    // of the sums; nothing: they are forgotten at the next one
+  std::weak_ptr<runtime::World> world_;  // in which the ranks have told each other what they have
+  std::size_t next_ = 0;                 // among the missing shards
   bool begun_ = false;
 };
 
@@ -369,6 +488,7 @@ void ShardReducer::add(std::string name, const TensorView& gradient) {
 void ShardReducer::rebind(std::size_t index, void* data) { impl_->rebind(index, data); }
 int ShardReducer::shards() const { return impl_->shards(); }
 ShardRange ShardReducer::own() const { return impl_->own(); }
+const std::vector<int>& ShardReducer::begin(std::uint64_t step) { return impl_->begin(step); }
 void ShardReducer::ready(int shard) { impl_->ready(shard); }
 void ShardReducer::synchronize() { impl_->synchronize(); }
 void ShardReducer::reset() { impl_->reset(); }

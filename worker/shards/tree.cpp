@@ -1,20 +1,47 @@
 #include "worker/shards/tree.h"
 
+#include <algorithm>
 #include <bit>
+#include <cstdint>
 
 namespace hvd::worker {
 namespace {
 
-void cut(const Subtree& tree, const ShardRange& range, std::vector<Subtree>& found) {
-  if (tree.last <= range.first || range.last <= tree.first) return;
-  if (range.first <= tree.first && tree.last <= range.last) {
-    found.push_back(tree);
-    return;
+// Whether each shard is one of these.
+std::vector<bool> marks_of(int shards, const std::vector<ShardRange>& some) {
+  std::vector<bool> marks(static_cast<std::size_t>(shards));
+  for (const auto& range : some) {
+    for (const int shard : range) marks[static_cast<std::size_t>(shard)] = true;
+  }
+  return marks;
+}
+
+// Appends the largest marked subtrees, and returns whether the tree is one.
+bool collect(const Subtree& tree, const std::vector<bool>& marks, std::vector<Subtree>& found) {
+  if (tree.size() == 1) {
+    const bool marked = marks[static_cast<std::size_t>(tree.first)];
+    if (marked) found.push_back(tree);
+    return marked;
   }
 
   const int middle = split_of(tree);
-  cut({tree.first, middle}, range, found);
-  cut({middle, tree.last}, range, found);
+  const bool left = collect({tree.first, middle}, marks, found);
+  const bool right = collect({middle, tree.last}, marks, found);
+  if (!left || !right) return false;
+  found.resize(found.size() - 2);
+  found.push_back(tree);
+  return true;
+}
+
+// Whether the tree over `shards` has this subtree.
+bool has(int shards, const Subtree& tree) {
+  if (tree.first < 0 || tree.size() < 1 || tree.last > shards) return false;
+  Subtree at{0, shards};
+  while (at.size() > tree.size()) {
+    const int middle = split_of(at);
+    at = tree.first < middle ? Subtree{at.first, middle} : Subtree{middle, at.last};
+  }
+  return at == tree;
 }
 
 // Adds up the parts from `next` on that lie in the tree, and returns the place of the sum.
@@ -36,21 +63,27 @@ int split_of(const Subtree& tree) {
   return tree.first + static_cast<int>(left);
 }
 
-std::vector<Subtree> subtrees_within(int shards, const ShardRange& range) {
-  std::vector<Subtree> found;
-  cut({0, shards}, range, found);
-  return found;
+std::optional<Subtree> sibling_of(int shards, const Subtree& tree) {
+  Subtree at{0, shards};
+  if (at == tree) return std::nullopt;
+  for (;;) {
+    const int middle = split_of(at);
+    const Subtree left{at.first, middle};
+    const Subtree right{middle, at.last};
+    if (left == tree) return right;
+    if (right == tree) return left;
+    at = tree.first < middle ? left : right;
+  }
 }
 
-int merges_after(const Subtree& tree, const ShardRange& range, int shard) {
-  int merges = 0;
-  for (Subtree at = tree; at.size() > 1;) {
-    const bool is_own = range.first <= at.first && at.last <= range.last;
-    if (is_own && at.last == shard + 1) ++merges;
-    const int middle = split_of(at);
-    at = shard < middle ? Subtree{at.first, middle} : Subtree{middle, at.last};
-  }
-  return merges;
+Subtree parent_of(const Subtree& left_or_right, const Subtree& sibling) {
+  return {std::min(left_or_right.first, sibling.first), std::max(left_or_right.last, sibling.last)};
+}
+
+std::vector<Subtree> subtrees_of(int shards, const std::vector<ShardRange>& some) {
+  std::vector<Subtree> found;
+  collect({0, shards}, marks_of(shards, some), found);
+  return found;
 }
 
 std::vector<Addition> additions_of(const Subtree& tree, const std::vector<Subtree>& parts) {
@@ -58,6 +91,37 @@ std::vector<Addition> additions_of(const Subtree& tree, const std::vector<Subtre
   std::size_t next = 0;
   add_up(tree, parts, next, additions);
   return additions;
+}
+
+Allotment allot(int shards, const std::vector<std::vector<Subtree>>& claims) {
+  const int size = static_cast<int>(claims.size());
+  std::vector<bool> taken(static_cast<std::size_t>(shards));
+  Allotment allotment{std::vector<std::vector<Subtree>>(claims.size()),
+                      std::vector<std::vector<int>>(claims.size())};
+  for (std::size_t rank = 0; rank < claims.size(); ++rank) {
+    for (const auto& claim : claims[rank]) {
+      if (!has(shards, claim)) continue;
+      const auto first = taken.begin() + claim.first;
+      const auto last = taken.begin() + claim.last;
+      if (std::find(first, last, true) != last) continue;
+      std::fill(first, last, true);
+      allotment.kept[rank].push_back(claim);
+    }
+  }
+
+  std::vector<int> rest;
+  for (int shard = 0; shard < shards; ++shard) {
+    if (!taken[static_cast<std::size_t>(shard)]) rest.push_back(shard);
+  }
+  const auto missing = static_cast<std::int64_t>(rest.size());
+  for (int rank = 0; rank < size; ++rank) {
+    const auto own = missing == shards ? shards_of(shards, rank, size)
+                                       : ShardRange{static_cast<int>(missing * rank / size),
+                                                    static_cast<int>(missing * (rank + 1) / size)};
+    allotment.missing[static_cast<std::size_t>(rank)].assign(rest.begin() + own.first,
+                                                             rest.begin() + own.last);
+  }
+  return allotment;
 }
 
 }  // namespace hvd::worker

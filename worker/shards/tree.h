@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include <hvd/shards.h>
@@ -16,13 +17,13 @@ using Subtree = ShardRange;
 // them that is less than all.
 int split_of(const Subtree& tree);
 
-// The largest subtrees of the tree over `shards` that lie within the range, in their order: what a
-// rank with these shards can add up by itself.
-std::vector<Subtree> subtrees_within(int shards, const ShardRange& range);
+// The other subtree of the same parent; nothing: `tree` is the whole tree.
+std::optional<Subtree> sibling_of(int shards, const Subtree& tree);
+Subtree parent_of(const Subtree& left_or_right, const Subtree& sibling);
 
-// A rank comes to its shards in ascending order, and keeps the sums of the subtrees that it has so
-// far. The number of times that the last two of them become one after this shard.
-int merges_after(const Subtree& tree, const ShardRange& range, int shard);
+// The largest subtrees of the tree over `shards` in which all shards are of these, in their order:
+// what a rank with these shards can add up by itself.
+std::vector<Subtree> subtrees_of(int shards, const std::vector<ShardRange>& some);
 
 // Adds the subtree `right` to `left`, by their places among subtrees in the order of their shards.
 // The sum stands in the place of `left`.
@@ -35,5 +36,15 @@ struct Addition {
 // The additions that make the whole tree of subtrees which lie beside each other and are all of it.
 // They are the same numbers that are added whatever the subtrees are.
 std::vector<Addition> additions_of(const Subtree& tree, const std::vector<Subtree>& parts);
+
+// Who has which shards of a step, by rank, and who is still to compute which.
+struct Allotment {
+  std::vector<std::vector<Subtree>> kept;  // subtrees whose sum a rank has
+  std::vector<std::vector<int>> missing;   // shards that a rank is to compute, ascending
+};
+// `claims` are the subtrees that the ranks say they have, by rank; of those that overlap the first
+// counts. As many of the other shards are missing on each rank, or one more; if nobody has any,
+// they are shards_of(). Subtrees that the tree has not are left out.
+Allotment allot(int shards, const std::vector<std::vector<Subtree>>& claims);
 
 }  // namespace hvd::worker

@@ -1,11 +1,15 @@
 // hvd::ShardReducer, by as many ranks as there are: `hvd_shards_program SCENARIO`.
+#include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include <hvd/hvd.h>
+#include <hvd/shards.h>
 
 #include "tests/e2e/programs/check.h"
 
@@ -49,7 +53,7 @@ void check_shards(int shards, hvd::ReduceOp op) {
   reducer.add("none", none);
   reducer.add("counts", counts);
   for (std::uint64_t step = 0; step < 2; ++step) {
-    for (const int shard : reducer.own()) {
+    for (const int shard : reducer.begin(step)) {
       const auto all = gradient_of(shard, step, weight.size() + bias.size());
       weight.assign(all.begin(), all.end() - 7);
       bias.assign(all.end() - 7, all.end());
@@ -79,6 +83,39 @@ void work() {
   check::say_ok();
 }
 
+// A worker is lost in the middle of a step, with all its shards. Each shard that is computed is
+// printed.
+void loss() {
+  constexpr int kShards = 16;
+  constexpr std::int64_t kSteps = 6;
+  constexpr std::int64_t kLostIn = 3;
+  hvd::init();
+  Floats weight(20'003);
+  hvd::ShardReducer reducer({.shards = kShards, .op = hvd::Sum});
+  reducer.add("weight", weight);
+  std::int64_t step = 0;
+  hvd::elastic::State state;
+  state.add("step", step);
+  hvd::elastic::run(state, [&] {
+    while (step < kSteps) {
+      for (const int shard : reducer.begin(static_cast<std::uint64_t>(step))) {
+        const auto own = gradient_of(shard, step, weight.size());
+        std::copy(own.begin(), own.end(), weight.begin());
+        reducer.ready(shard);
+        std::printf("computed %d.%d\n", static_cast<int>(step), shard);
+      }
+      std::fflush(stdout);
+      const bool is_first_world = hvd::elastic::generation() == 1;
+      if (step == kLostIn && hvd::rank() == 2 && is_first_world) std::raise(SIGKILL);
+      reducer.synchronize();
+      check::that(weight == sum_of(0, kShards, step, weight.size()), "the sum is right");
+      ++step;
+      state.commit();
+    }
+  });
+  check::say_ok();
+}
+
 void refused(const std::string& said, const std::function<void()>& call) {
   check::throws<hvd::InvalidArgumentError>("a mistake", {said}, call);
 }
@@ -95,6 +132,10 @@ void mistakes() {
   refused("no gradient 1", [&] { reducer.rebind(1, weight.data()); });
 
   const ShardRange own = reducer.own();
+  if (hvd::size() > 1) {
+    const auto other = static_cast<std::uint64_t>(hvd::rank());
+    refused("another rank has come to step", [&] { reducer.begin(other); });
+  }
   refused("the next one is", [&] { reducer.ready(own.first + 1); });
   refused("the next one is", [&] { reducer.synchronize(); });
   reducer.ready(own.first);
@@ -109,5 +150,5 @@ void mistakes() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return check::run(argc, argv, {{"work", work}, {"mistakes", mistakes}});
+  return check::run(argc, argv, {{"work", work}, {"mistakes", mistakes}, {"loss", loss}});
 }

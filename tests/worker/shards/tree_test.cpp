@@ -2,8 +2,9 @@
 // and of ranks.
 #include "worker/shards/tree.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
-#include <numeric>
+#include <random>
 #include <set>
 #include <string>
 
@@ -24,40 +25,111 @@ std::string whole_tree(const Subtree& tree) {
   return cat("(", whole_tree({tree.first, middle}), "+", whole_tree({middle, tree.last}), ")");
 }
 
-// As a rank does it, shard by shard.
-std::vector<std::string> sums_of(int shards, const ShardRange& range) {
-  std::vector<std::string> sums;
-  for (const int shard : range) {
-    sums.push_back(cat(shard));
-    for (int merges = merges_after({0, shards}, range, shard); merges > 0; --merges) {
-      const std::string right = sums.back();
-      sums.pop_back();
-      sums.back() = cat("(", sums.back(), "+", right, ")");
+// The sum over a subtree, as text.
+struct Sum {
+  Subtree tree;
+  std::string text;
+};
+
+// As a rank does it that has these sums already, shard by shard.
+std::vector<Sum> sums_of(int shards, std::vector<Sum> sums, const std::vector<int>& missing) {
+  for (const int shard : missing) {
+    Sum sum{{shard, shard + 1}, cat(shard)};
+    for (;;) {
+      const auto sibling = sibling_of(shards, sum.tree);
+      const auto other = std::find_if(sums.begin(), sums.end(),
+                                      [&](const Sum& one) { return one.tree == sibling; });
+      if (other == sums.end()) break;
+      const bool is_left = other->tree.first < sum.tree.first;
+      sum.text = is_left ? cat("(", other->text, "+", sum.text, ")")
+                         : cat("(", sum.text, "+", other->text, ")");
+      sum.tree = parent_of(sum.tree, other->tree);
+      sums.erase(other);
     }
+    sums.push_back(sum);
   }
   return sums;
+}
+
+// As all ranks do it together, from what each of them has.
+std::string total_of(int shards, std::vector<Sum> sums) {
+  std::sort(sums.begin(), sums.end(),
+            [](const Sum& one, const Sum& two) { return one.tree.first < two.tree.first; });
+  std::vector<Subtree> trees;
+  for (const auto& sum : sums) trees.push_back(sum.tree);
+  for (const auto& [left, right] : additions_of({0, shards}, trees)) {
+    sums[left].text = cat("(", sums[left].text, "+", sums[right].text, ")");
+  }
+  return sums[0].text;
+}
+
+std::vector<Subtree> subtrees_within(int shards, const ShardRange& range) {
+  return subtrees_of(shards, {range});
 }
 
 TEST(ShardTree, IsTheSameInEveryWorld) {
   for (int shards = 1; shards <= kMostShards; ++shards) {
     const std::string expected = whole_tree({0, shards});
     for (int size = 1; size <= kMostRanks; ++size) {
-      std::vector<std::string> sums;
-      std::vector<Subtree> parts;
+      const auto allotment = allot(shards, std::vector<std::vector<Subtree>>(size));
+      std::vector<Sum> sums;
       for (int rank = 0; rank < size; ++rank) {
-        const auto range = shards_of(shards, rank, size);
-        const auto own = subtrees_within(shards, range);
-        const auto some = sums_of(shards, range);
-        ASSERT_EQ(some.size(), own.size()) << shards << " shards, rank " << rank << " of " << size;
-        parts.insert(parts.end(), own.begin(), own.end());
-        sums.insert(sums.end(), some.begin(), some.end());
+        const auto own = sums_of(shards, {}, allotment.missing[rank]);
+        ASSERT_EQ(own.size(), subtrees_within(shards, shards_of(shards, rank, size)).size())
+            << shards << " shards, rank " << rank << " of " << size;
+        sums.insert(sums.end(), own.begin(), own.end());
       }
-      for (const auto& [left, right] : additions_of({0, shards}, parts)) {
-        sums[left] = cat("(", sums[left], "+", sums[right], ")");
-      }
-      ASSERT_EQ(sums[0], expected) << shards << " shards, " << size << " ranks";
+      ASSERT_EQ(total_of(shards, sums), expected) << shards << " shards, " << size << " ranks";
     }
   }
+}
+
+// Ranks are lost in the middle of a step, again and again, and others come.
+TEST(ShardTree, IsTheSameAfterLossesAndNothingIsDoneTwice) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 300; ++round) {
+    const int shards = 1 + static_cast<int>(random() % kMostShards);
+    std::vector<std::vector<Sum>> had(1 + random() % kMostRanks);
+    for (int worlds = 0; worlds < 4; ++worlds) {
+      int kept = 0;
+      std::vector<std::vector<Subtree>> claims;
+      for (const auto& sums : had) {
+        claims.emplace_back();
+        for (const auto& sum : sums) {
+          claims.back().push_back(sum.tree);
+          kept += sum.tree.size();
+        }
+      }
+
+      const auto allotment = allot(shards, claims);
+      int missing = 0;
+      std::vector<Sum> all;
+      for (std::size_t rank = 0; rank < had.size(); ++rank) {
+        const int own = static_cast<int>(allotment.missing[rank].size());
+        EXPECT_LE(
+            own, (shards - kept + static_cast<int>(had.size()) - 1) / static_cast<int>(had.size()));
+        EXPECT_EQ(allotment.kept[rank], claims[rank]);
+        missing += own;
+        had[rank] = sums_of(shards, had[rank], allotment.missing[rank]);
+        all.insert(all.end(), had[rank].begin(), had[rank].end());
+      }
+      ASSERT_EQ(missing, shards - kept);
+      ASSERT_EQ(total_of(shards, all), whole_tree({0, shards}));
+
+      std::shuffle(had.begin(), had.end(), random);
+      had.resize(random() % had.size());
+      had.resize(had.size() + 1 + random() % 3);
+      std::shuffle(had.begin(), had.end(), random);
+    }
+  }
+}
+
+TEST(ShardTree, IsNotTakenInWithWhatItHasNot) {
+  const std::vector<std::vector<Subtree>> claims{
+      {{0, 4}, {-4, 0}, {14, 18}, {5, 5}, {9, 7}}, {{2, 4}, {5, 7}, {8, 16}}, {{0, 16}}};
+  const auto allotment = allot(16, claims);
+  EXPECT_EQ(allotment.kept, (std::vector<std::vector<Subtree>>{{{0, 4}}, {{8, 16}}, {}}));
+  EXPECT_EQ(allotment.missing, (std::vector<std::vector<int>>{{4}, {5}, {6, 7}}));
 }
 
 TEST(ShardRanges, AreAllShardsAndNoRankHasMoreThanItsPart) {

@@ -7,8 +7,8 @@
 //
 //     hvd::ShardReducer reducer({.shards = 16});
 //     for (auto& parameter : model) reducer.add(parameter.name, parameter.gradient);
-//     for (;;) {
-//       for (const int shard : reducer.own()) {
+//     for (;; ++step) {
+//       for (const int shard : reducer.begin(step)) {
 //         auto samples = hvd::Sampler(sampler).next(32, shard, 16);
 //         hvd::ShardRandom random(seed, shard, step);
 //         ...                                    // the gradients of these samples alone
@@ -112,17 +112,22 @@ struct ShardReducerOptions {
 };
 
 // Adds the gradients of all shards, on all ranks of the world. All ranks add the same gradients in
-// the same order; a step is ready() for each own shard, in ascending order, then synchronize(). The
-// ranks of a world are asked for at the first call of a step: after a change of the world a step
-// has to begin anew, by reset().
+// the same order; a step is begin(), ready() for each shard that it returns, in that order, then
+// synchronize().
+//
+// A reducer that is made outside the function of elastic::run outlives worlds, and so do the sums
+// of a step. When a rank is lost in the middle of a step, the others form another world and come to
+// the same step again: begin() asks them for the shards that were lost, and for no others (compare
+// ReCoVer, which redoes micro-batches in this way). That needs a commit after each step, and
+// gradients that are the same bits whenever they are computed.
 //
 // Ownership: the memory of gradients is the caller's, of the host, and read by ready() and written
 // by synchronize() only. The reducer has as many bytes as all gradients for each subtree that a
-// rank has: one where shards / size is a power of two, at most 2 log2(shards), and twice those
-// while it synchronizes.
+// rank has: one where shards / size is a power of two, at most 2 log2(shards), more in a step that
+// is repeated, and twice those while it synchronizes.
 //
 // For one thread. Errors are those of hvd/error.h; after one that synchronize() throws the values
-// of the gradients are not defined, and the next step begins.
+// of the gradients are not defined.
 class HVD_API ShardReducer {
  public:
   // Throws InvalidArgumentError for a number of shards that cannot be, or another operation.
@@ -138,15 +143,21 @@ class HVD_API ShardReducer {
   void rebind(std::size_t index, void* data);
 
   int shards() const;
-  // Those of this rank.
+  // Those of this rank, if nothing was computed before.
   ShardRange own() const;
 
+  // The shards that this rank is to compute in this step, ascending. They are own(), unless ranks
+  // of this world have the sums of other shards of the step. Where the world is another one than
+  // at the last step, or the step the same, a collective call, in which all ranks name the same
+  // step: else InvalidArgumentError. The reference is good until the next begin().
+  const std::vector<int>& begin(std::uint64_t step);
   // The gradients are those of this shard. Throws InvalidArgumentError if it is not the next one.
+  // Without a begin() before it a step begins that is no other's repetition.
   void ready(int shard);
-  // Blocks until the gradients are those of all shards. Throws InvalidArgumentError if an own shard
-  // is missing.
+  // Blocks until the gradients are those of all shards. Throws InvalidArgumentError if a shard of
+  // this rank is missing.
   void synchronize();
-  // Forgets the step.
+  // Forgets the step, and what was computed in it.
   void reset();
 
  private:
