@@ -207,6 +207,13 @@ constexpr std::array kKnobs{
          .type = KnobType::text,
          .help = "File for the state of an elastic job that is suspended (SIGTERM): the same "
                  "command goes on from there"},
+    Knob{.flag = "ledger",
+         .config_key = "elastic.ledger",
+         .variable = "HVD_LEDGER",
+         .horovod_name = "HOROVOD_LEDGER",
+         .type = KnobType::text,
+         .help = "File for a digest of each tensor of the state at each commit: hvdrun compare "
+                 "finds where two runs differ"},
     Knob{.flag = "state-on-device-limit-mb",
          .config_key = "library_options.state_on_device_limit_mb",
          .variable = "HVD_STATE_ON_DEVICE_LIMIT",

@@ -292,6 +292,11 @@ Status take_suspension(const SettingsReader& settings, JobSetup& setup) {
 Status take_environment(const CommandLine& line, Values values,
                         const std::vector<std::string>& environment, JobSetup& setup) {
   if (!setup.state_file.empty()) values["state-file"].text = setup.state_file;
+  // The workers of every host see a relative name from the same directory.
+  if (const auto ledger = values.find("ledger"); ledger != values.end()) {
+    std::string& file = ledger->second.text;
+    file = (std::filesystem::path(setup.spec.working_directory) / file).string();
+  }
 
   auto given = worker_environment(environment, line.environment, values);
   if (!given.ok()) return given.status();

@@ -188,7 +188,7 @@ class Training {
     void ready(const Share& share, std::size_t batch, const Losses& losses) {
       std::copy(losses.begin(), losses.end(), losses_.begin());
       model_.scale_gradients(1.0F / static_cast<float>(batch));
-      reducer_.ready(share.part);
+      reducer_.ready(share.part, share.samples);
       drawn_.insert(drawn_.end(), share.samples.begin(), share.samples.end());
       for (auto* const parameter : model_.parameters()) Model::fill_zeros(parameter->gradient);
     }

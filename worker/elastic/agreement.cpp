@@ -69,7 +69,13 @@ std::string Vote::encode() const {
   out.u64(run);
   write_id(out, holds);
   write_id(out, marked);
-  out.u64(bytes).boolean(can_load).u64(sizes_digest).u64(shape);
+  out.u64(bytes)
+      .boolean(can_load)
+      .u64(sizes_digest)
+      .u64(shape)
+      .u64(ledger.held)
+      .u64(ledger.written)
+      .u64(ledger.beginning);
   return out.take();
 }
 
@@ -83,6 +89,9 @@ Result<Vote> Vote::decode(std::string_view bytes) {
   vote.can_load = in.boolean();
   vote.sizes_digest = in.u64();
   vote.shape = in.u64();
+  vote.ledger.held = in.u64();
+  vote.ledger.written = in.u64();
+  vote.ledger.beginning = in.u64();
   HVD_RETURN_IF_ERROR(in.finish("a vote"));
   return vote;
 }
@@ -158,7 +167,18 @@ Result<Resume> decide_resume(const std::vector<Vote>& votes, CommitId high_water
   for (const int rank : resume.holders) {
     if (vote_of(rank).sizes_digest == first.sizes_digest) resume.senders.push_back(rank);
   }
-  if (resume.from == Resume::From::state) resume.bytes = first.bytes;
+  switch (resume.from) {
+    case Resume::From::state:
+      resume.bytes = first.bytes;
+      resume.step = first.ledger.held;
+      break;
+    case Resume::From::beginning:
+      resume.step = first.ledger.beginning;
+      break;
+    case Resume::From::loader:
+      resume.step = first.ledger.written;
+      break;
+  }
   return resume;
 }
 

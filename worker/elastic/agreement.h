@@ -43,6 +43,13 @@ Status agree(const std::vector<Prepared>& prepared);
 
 // ---- after a change ----
 
+// Where a ledger is kept (worker/process/ledger.h): the numbers that it gives to commits.
+struct LedgerNumbers {
+  std::uint64_t held = 0;       // to what this rank holds
+  std::uint64_t written = 0;    // to the last one in rank 0's file
+  std::uint64_t beginning = 0;  // the same if it goes on with the file of an earlier run, else 0
+};
+
 struct Vote {
   CommitId holds;                  // the newest state that it has whole
   std::uint64_t bytes = 0;         // of that state, as it would be sent
@@ -51,6 +58,7 @@ struct Vote {
   std::uint64_t run = 0;           // of the program: how many it has finished before
   CommitId marked;                 // the newest commit that it has read to be one; rank 0's counts
   std::uint64_t shape = 0;         // the same on ranks that have added the same things
+  LedgerNumbers ledger;
 
   std::string encode() const;  // of the same length whatever it says
   static Result<Vote> decode(std::string_view bytes);
@@ -65,6 +73,7 @@ struct Resume {
   From from = From::state;
   CommitId id;                 // what all hold then
   std::uint64_t bytes = 0;     // From::state: of the first holder's state, which is received
+  std::uint64_t step = 0;      // with a ledger: the number of this commit in it
   std::vector<int> holders;    // ranks, ascending; of `beginning` and `loader`, rank 0
   std::vector<int> senders;    // of them the first, and all whose states have the same sizes
   std::vector<int> receivers;  // all others

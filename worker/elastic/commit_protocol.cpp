@@ -65,7 +65,7 @@ Failure CommitProtocol::look(const Proposal& proposal, bool& wants) {
 }
 
 Failure CommitProtocol::commit(const Prepared& prepared, const Proposal& proposal,
-                               std::string& next) {
+                               std::string& next, const std::function<void()>& on_marked) {
   CommitRecord own;
   own.commits = true;
   own.prepared = prepared;
@@ -81,6 +81,7 @@ Failure CommitProtocol::commit(const Prepared& prepared, const Proposal& proposa
     if (const Status written = high_water_.write(prepared.id); !written.ok()) {
       return channel_.give_up(written);
     }
+    if (on_marked) on_marked();
     next = proposal();
   }
   std::string length = WireWriter().u64(next.size()).take();
@@ -114,7 +115,8 @@ Failure CommitProtocol::read_mark(CommitId& mark) {
   return {};
 }
 
-Failure CommitProtocol::gather_votes(Store& store, bool can_load, std::vector<Vote>& votes) {
+Failure CommitProtocol::gather_votes(Store& store, bool can_load, const LedgerNumbers& steps,
+                                     std::vector<Vote>& votes) {
   Vote own;
   own.run = run_;
   own.holds = store.holds();
@@ -123,6 +125,7 @@ Failure CommitProtocol::gather_votes(Store& store, bool can_load, std::vector<Vo
   own.can_load = can_load;
   own.sizes_digest = store.sizes_digest();
   own.shape = store.shape();
+  own.ledger = steps;
   std::vector<std::string> texts;
   if (auto failed = channel_.gather("vote", own.encode(), texts); !failed.ok()) return failed;
 
@@ -134,11 +137,12 @@ Failure CommitProtocol::gather_votes(Store& store, bool can_load, std::vector<Vo
   return {};
 }
 
-Failure CommitProtocol::vote(Store& store, bool can_load, RunStatus& status, Resume& resume) {
+Failure CommitProtocol::vote(Store& store, bool can_load, RunStatus& status, Resume& resume,
+                             const LedgerNumbers& steps) {
   std::vector<Vote> votes;
   do {
     votes.clear();
-    if (auto failed = gather_votes(store, can_load, votes); !failed.ok()) return failed;
+    if (auto failed = gather_votes(store, can_load, steps, votes); !failed.ok()) return failed;
     status = run_status(votes, votes[0].marked, channel_.rank());
   } while (status == RunStatus::waits);
   if (status != RunStatus::goes_on) return {};

@@ -46,13 +46,17 @@ class CommitProtocol {
   std::uint64_t run() const { return run_; }
 
   // All are prepared for this commit, and it is one. `next`: the world that all go over to now;
-  // empty: they stay.
-  runtime::Failure commit(const Prepared& prepared, const Proposal& proposal, std::string& next);
+  // empty: they stay. Rank 0 calls `on_marked` as soon as it is written down, also if this fails
+  // after it.
+  runtime::Failure commit(const Prepared& prepared, const Proposal& proposal, std::string& next,
+                          const std::function<void()>& on_marked = {});
   // Without a commit: whether rank 0 wants to go over to another world.
   runtime::Failure look(const Proposal& proposal, bool& wants);
   // From which state all go on, if the run of this rank does. It waits for ranks that are in an
   // earlier one.
-  runtime::Failure vote(Store& store, bool can_load, RunStatus& status, Resume& resume);
+  // `steps`: of this rank's vote, with a ledger.
+  runtime::Failure vote(Store& store, bool can_load, RunStatus& status, Resume& resume,
+                        const LedgerNumbers& steps = {});
   // The ranks without the state receive that of the first holder, whole and checked, and take it
   // over. Blocks that all of them have in their rooms already do not travel (state_blocks.h).
   runtime::Failure transfer(Store& store, const Resume& resume, bool& received,
@@ -65,7 +69,8 @@ class CommitProtocol {
  private:
   runtime::Failure meet(const CommitRecord& own, std::vector<CommitRecord>& all);
   runtime::Failure read_mark(CommitId& mark);
-  runtime::Failure gather_votes(Store& store, bool can_load, std::vector<Vote>& votes);
+  runtime::Failure gather_votes(Store& store, bool can_load, const LedgerNumbers& steps,
+                                std::vector<Vote>& votes);
   // An error that all ranks have found in the same way.
   runtime::Failure common(const Status& error);
 

@@ -156,4 +156,19 @@ Result<std::uint64_t> DeviceParts::digest(std::size_t copy) {
   return copier_->digest(copies_[copy].memory, bytes_);
 }
 
+Result<std::vector<std::pair<std::string, std::string>>> DeviceParts::digests(std::size_t copy) {
+  std::vector<std::pair<std::string, std::string>> digests;
+  for (const auto& part : tensors_) {
+    const auto digest = copier_->digest(copies_[copy].memory + part.offset, part.tensor.bytes());
+    HVD_RETURN_IF_ERROR(digest.status());
+    std::string hex;
+    for (int shift = 56; shift >= 0; shift -= 8) {
+      const char byte = static_cast<char>(*digest >> shift);
+      append_hex(hex, {&byte, 1});
+    }
+    digests.emplace_back(part.name, std::move(hex));
+  }
+  return digests;
+}
+
 }  // namespace hvd::worker

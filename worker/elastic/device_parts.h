@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <hvd/tensor.h>
@@ -72,6 +73,8 @@ class DeviceParts {
   };
   const Kept& kept(std::size_t copy) const { return copies_[copy]; }
   Result<std::uint64_t> digest(std::size_t copy);
+  // Of each tensor, by name, in hexadecimal.
+  Result<std::vector<std::pair<std::string, std::string>>> digests(std::size_t copy);
   // Opened before.
   runtime::gpu::Copier& copier() { return *copier_; }
   Status open();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -43,6 +44,10 @@ Failure agree(StateChannel& channel, const Status& own) {
   return Status(Code::invalid_argument, cat("elastic::State: rank 0 could not ", why));
 }
 
+bool is_there(const std::string& file) {
+  return !file.empty() && ::access(file.c_str(), F_OK) == 0;
+}
+
 // Bytes that this rank has need not come from rank 0. Its objects may not be ready before a state
 // was loaded into them; then everything comes.
 void save_own_objects(Store& store) {
@@ -58,7 +63,9 @@ void save_own_objects(Store& store) {
 Failure Progress::begin(CommitProtocol& protocol, bool rolls_back, EntryTimer* timer) {
   Resume resume;
   if (timer != nullptr) timer->begin_vote(Clock::now());
-  auto voted = protocol.vote(store_, static_cast<bool>(options_.loader), run_status_, resume);
+  const auto numbers = ledger_ != nullptr ? ledger_numbers(protocol) : LedgerNumbers();
+  auto voted =
+      protocol.vote(store_, static_cast<bool>(options_.loader), run_status_, resume, numbers);
   lost_ = !voted.world_failed && voted.status.code() == Code::data_loss;
   if (!voted.ok()) return voted;
   if (run_status_ == RunStatus::goes_on) return resume_from(protocol, resume, rolls_back, timer);
@@ -81,6 +88,16 @@ Failure Progress::resume_from(CommitProtocol& protocol, const Resume& resume, bo
             "checkpoint");
     options_.loader();
   }
+  origin_ = resume.id;
+  origin_step_ = resume.step;
+  // The leader of this commit may have died before it wrote it. The rank that writes it now has
+  // taken part in it: the others receive the state after this.
+  const bool is_first_holder = protocol.channel().rank() == resume.holders.front();
+  if (ledger_ != nullptr && resume.from == Resume::From::state && is_first_holder) {
+    write_step(resume.id);
+  }
+  if (std::exchange(samples_of_, resume.id) != resume.id) samples_.clear();
+
   // The same one may be entered again, and then goes on counting.
   if (generation_ != protocol.generation()) store_.entered(protocol.generation(), protocol.run());
   generation_ = protocol.generation();
@@ -105,14 +122,16 @@ Failure Progress::resume_from(CommitProtocol& protocol, const Resume& resume, bo
 Failure Progress::take_beginning(CommitProtocol& protocol, const CommitId& id) {
   const bool gives = protocol.channel().rank() == 0;
   if (!gives) save_own_objects(store_);
-  if (state_file_.empty()) {
+  if (state_file_.empty() && ledger_ == nullptr) {
     if (gives) store_.keep(id);
     return {};
   }
 
-  Status read = gives ? read_state() : Status();
-  const bool is_there = read.ok();
+  const bool reads = gives && !state_file_.empty();
+  Status read = reads ? read_state() : Status();
+  const bool is_there = reads && read.ok();
   if (read.code() == Code::not_found) read = {};
+  if (gives && read.ok() && ledger_ != nullptr) read = begin_ledger(protocol, is_there);
   if (!read.ok()) state_lock_.release();
   if (auto told = agree(protocol.channel(), read); !told.ok()) return told;
   if (!gives) return {};
@@ -128,6 +147,54 @@ Failure Progress::take_beginning(CommitProtocol& protocol, const CommitId& id) {
 Status Progress::read_state() {
   HVD_RETURN_IF_ERROR(state_lock_.take());
   return read_saved_state(state_file_, store_);
+}
+
+Status Progress::begin_ledger(CommitProtocol& protocol, bool is_taken_up) {
+  const bool goes_on = is_taken_up || protocol.run() > 0;
+  return goes_on ? ledger_->last_step().status() : ledger_->begin();
+}
+
+LedgerNumbers Progress::ledger_numbers(CommitProtocol& protocol) {
+  // Without copies a state may be held that was not committed; its samples wait. Those of what is
+  // not held do not count.
+  auto waiting = ledger_->take_samples();
+  const CommitId held = store_.holds();
+  if (std::exchange(samples_of_, held) != held) samples_ = std::move(waiting);
+
+  LedgerNumbers numbers;
+  if (!held.none()) numbers.held = number_of(held);
+  if (protocol.channel().rank() != 0) return numbers;
+  // An error is told when the job begins, and else when it writes.
+  if (const auto last = ledger_->last_step(); last.ok()) numbers.written = *last;
+  const bool goes_on = protocol.run() > 0 || is_there(state_file_);
+  if (goes_on) numbers.beginning = numbers.written;
+  return numbers;
+}
+
+// In a world all commits count; the world before ended with the origin.
+std::uint64_t Progress::number_of(const CommitId& id) const {
+  const bool is_same_world = id.generation == origin_.generation && id.run == origin_.run;
+  return origin_step_ + id.sequence - (is_same_world ? origin_.sequence : 0);
+}
+
+// Training does not end because a disk is full.
+void Progress::write_step(const CommitId& id) {
+  if (ledger_has_failed_) return;
+  Status written;
+  try {
+    const std::uint64_t number = number_of(id);
+    const auto last = ledger_->last_step();
+    written = last.status();
+    if (last.ok() && *last < number) {
+      const bool has_samples = samples_of_ == id;
+      written = ledger_->write({number, store_.digests(), has_samples ? samples_ : ShardSamples()});
+    }
+  } catch (const std::exception& error) {
+    written = {Code::internal, cat("write the ledger: ", error.what())};
+  }
+  if (written.ok()) return;
+  ledger_has_failed_ = true;
+  HVD_LOG(warning, "the ledger ends here: cannot " << written.message());
 }
 
 void Progress::keep_lock() {
@@ -196,9 +263,15 @@ Failure Progress::commit(CommitProtocol& protocol, const Proposal& proposal, std
                     "thrown");
     }
   }
+  if (ledger_ != nullptr) {
+    samples_ = ledger_->take_samples();
+    samples_of_ = prepared.id;
+  }
   const auto every = static_cast<std::uint64_t>(std::max(0, options_.compare_every));
   if (every != 0 && prepared.id.sequence % every == 0) prepared.checksum = store_.checksum();
-  return protocol.commit(prepared, proposal, next);
+  return protocol.commit(prepared, proposal, next, [&] {
+    if (ledger_ != nullptr) write_step(prepared.id);
+  });
 }
 
 Failure Progress::sync(CommitProtocol& protocol) {
@@ -232,6 +305,8 @@ Failure Progress::finish(CommitProtocol& protocol) {
 void Progress::forget() {
   store_.forget();
   generation_ = 0;
+  samples_.clear();
+  samples_of_ = {};
 }
 
 void Progress::mutate(const std::function<void()>& change) {

@@ -18,6 +18,7 @@
 #include "worker/elastic/state_lock.h"
 #include "worker/elastic/store.h"
 #include "worker/process/entry_timer.h"
+#include "worker/process/ledger.h"
 #include "worker/process/save_meter.h"
 
 namespace hvd::worker {
@@ -26,13 +27,14 @@ class Progress {
  public:
   // `device`: but for the stream, which the program says.
   // `state_file`: where the state of a suspended job is; empty: it is kept nowhere. `job`: the id
-  // of this job, for the lock on that file.
+  // of this job, for the lock on that file. `ledger`: null without one.
   explicit Progress(elastic::StateOptions options, DeviceOptions device = {},
-                    std::string state_file = {}, std::string job = {})
+                    std::string state_file = {}, std::string job = {}, Ledger* ledger = nullptr)
       : options_(std::move(options)),
         store_(options_.mode, in_stream_of(options_, std::move(device))),
         state_file_(std::move(state_file)),
-        state_lock_(state_file_, std::move(job)) {}
+        state_lock_(state_file_, std::move(job)),
+        ledger_(ledger) {}
 
   Store& store() { return store_; }
   bool has_begun() const { return generation_ != 0; }
@@ -77,12 +79,28 @@ class Progress {
   Status remove_state();
   // The rank 0 that had the lock may be gone.
   void keep_lock();
+  // `is_taken_up`: this begins with the state of a suspended job.
+  Status begin_ledger(CommitProtocol& protocol, bool is_taken_up);
+
+  // ---- with a ledger ----
+  LedgerNumbers ledger_numbers(CommitProtocol& protocol);
+  // The number of a commit since all agreed from where they go on.
+  std::uint64_t number_of(const CommitId& id) const;
+  void write_step(const CommitId& id);
 
   elastic::StateOptions options_;
   Store store_;
   std::string state_file_;
   StateLock state_lock_;
   bool lock_is_lost_ = false;  // another job has it
+  Ledger* ledger_;
+  bool ledger_has_failed_ = false;
+  // From where all went on, and the number of that commit.
+  CommitId origin_;
+  std::uint64_t origin_step_ = 0;
+  // The samples of the newest state that this rank holds, and of which commit that is.
+  ShardSamples samples_;
+  CommitId samples_of_;
   std::uint64_t generation_ = 0;
   bool lost_ = false;
   RunStatus run_status_ = RunStatus::goes_on;

@@ -55,7 +55,7 @@ std::string proposal() {
 
 StateImpl::StateImpl(StateOptions options)
     : progress_(std::move(options), device_options(), state_file(),
-                process_environment()("HVD_JOB_ID").value_or("")) {}
+                process_environment()("HVD_JOB_ID").value_or(""), worker::Ledger::of_process()) {}
 
 template <typename Object>
 void StateImpl::add(const std::string& name, Object object) {

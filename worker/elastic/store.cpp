@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/security/crypto.h"
 #include "base/text.h"
 #include "base/wire.h"
 #include "worker/process/errors.h"
@@ -242,6 +243,23 @@ std::uint64_t Store::checksum() {
   }
   let_go();
   return checksum.value();
+}
+
+std::vector<std::pair<std::string, std::string>> Store::digests() {
+  const Copy& copy = to_send();
+  std::vector<std::pair<std::string, std::string>> digests;
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const auto bytes = copy.bytes.bytes().subspan(offset, copy.sizes[i]);
+    const auto digest = sha256({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    digests.emplace_back(parts_[i].name, to_hex(as_view(digest)));
+    offset += copy.sizes[i];
+  }
+  auto of_device = device_.digests(number_of(copy));
+  must(of_device.status());
+  for (auto& digest : *of_device) digests.push_back(std::move(digest));
+  let_go();
+  return digests;
 }
 
 }  // namespace hvd::worker

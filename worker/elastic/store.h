@@ -108,6 +108,9 @@ class Store {
   // With nothing kept, and copies in any mode.
   Store of_the_same_objects() const;
   std::uint64_t checksum();
+  // Of each part, by name, in the order in which they were added, those of a GPU last: the SHA-256
+  // of its bytes, and on a GPU runtime/gpu/digest.h.
+  std::vector<std::pair<std::string, std::string>> digests();
 
  private:
   struct Part {

@@ -208,6 +208,12 @@ Result<std::string> state_file(const EnvironmentLookup& lookup) {
   return text->value_or("");
 }
 
+Result<std::string> ledger_file(const EnvironmentLookup& lookup) {
+  auto text = text_of("HVD_LEDGER", lookup);
+  HVD_RETURN_IF_ERROR(text.status());
+  return text->value_or("");
+}
+
 Result<int> core_from_environment(const EnvironmentLookup& lookup, int local_rank, int local_size) {
   auto text = text_of("HVD_THREAD_AFFINITY", lookup);
   HVD_RETURN_IF_ERROR(text.status());

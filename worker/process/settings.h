@@ -21,6 +21,8 @@ Result<Settings> settings_from_environment(const EnvironmentLookup& lookup);
 Result<std::optional<std::size_t>> on_device_limit(const EnvironmentLookup& lookup);
 // HVD_STATE_FILE, where the state of a suspended job is kept; empty: it is not set.
 Result<std::string> state_file(const EnvironmentLookup& lookup);
+// HVD_LEDGER; empty: it is not set.
+Result<std::string> ledger_file(const EnvironmentLookup& lookup);
 // The core that HVD_THREAD_AFFINITY gives to this local rank: of a list the one at its place, of
 // one core that one; -1: it is not set. A list that is too short is an error.
 Result<int> core_from_environment(const EnvironmentLookup& lookup, int local_rank, int local_size);

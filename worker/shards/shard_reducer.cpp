@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "runtime/core/arithmetic.h"
 #include "runtime/core/request.h"
+#include "worker/process/ledger.h"
 #include "worker/process/process_world.h"
 #include "worker/shards/tree.h"
 
@@ -344,12 +345,13 @@ class ShardReducer::Impl {
     return layout_->missing;
   }
 
-  void ready(int shard) {
+  void ready(int shard, std::span<const std::int64_t> samples) {
     begin_if_not();
     if (is_over() || shard != layout_->missing[next_]) {
       throw InvalidArgumentError(cat("ShardReducer::ready(", shard, "): ", next_text()));
     }
     for (auto& [type, sum] : sums_) sum.take(options_.shards, shard);
+    if (ledger_ != nullptr) samples_[shard].assign(samples.begin(), samples.end());
     ++next_;
   }
 
@@ -360,11 +362,18 @@ class ShardReducer::Impl {
     }
     const int divisor = options_.op == Average ? options_.shards : 1;
     FirstError error;
+    const auto own = sample_numbers();
+    Future<Tensor> samples;
+    if (ledger_ != nullptr) {
+      samples = allgather_async(
+          own, {.name = cat(options_.name, ".samples"), .process_set = options_.process_set});
+    }
     if (layout_->size == 1) {
       for (auto& [type, sum] : sums_) sum.spread_own(divisor);
     } else {
       error.keep([&] { reduce(divisor); });
     }
+    if (ledger_ != nullptr) error.keep([&] { note(samples.get()); });
     // Another rank may not get the sum: then all come to this step again, in another world.
     begun_ = false;
     if (!step_) reset();
@@ -374,6 +383,7 @@ class ShardReducer::Impl {
   void reset() {
     for (auto& [type, sum] : sums_) sum.keep({});
     step_.reset();
+    samples_.clear();
     begun_ = false;
   }
 
@@ -404,6 +414,11 @@ class ShardReducer::Impl {
       layout_.emplace(options_.shards, rank, allotment);
       const auto& kept = allotment.kept[static_cast<std::size_t>(rank)];
       for (auto& [type, sum] : sums_) sum.keep(kept);
+      std::erase_if(samples_, [&kept](const auto& of_shard) {
+        return std::none_of(kept.begin(), kept.end(), [&of_shard](const Subtree& tree) {
+          return tree.contains(of_shard.first);
+        });
+      });
     }
     has_whole_layout_ = is_whole;
     next_ = 0;
@@ -451,6 +466,29 @@ class ShardReducer::Impl {
                      : cat(all, ", and the next one is ", missing[next_]);
   }
 
+  // For the ledger: each shard, the number of its samples, and these.
+  std::vector<std::int64_t> sample_numbers() const {
+    std::vector<std::int64_t> numbers;
+    for (const auto& [shard, samples] : samples_) {
+      numbers.insert(numbers.end(), {shard, static_cast<std::int64_t>(samples.size())});
+      numbers.insert(numbers.end(), samples.begin(), samples.end());
+    }
+    return numbers;
+  }
+  // The same of all ranks.
+  void note(const Tensor& gathered) const {
+    const std::span numbers(static_cast<const std::int64_t*>(gathered.data()),
+                            static_cast<std::size_t>(gathered.shape().front()));
+    worker::ShardSamples samples;
+    for (std::size_t at = 0; at < numbers.size();) {
+      const auto shard = static_cast<int>(numbers[at]);
+      const auto some = numbers.subspan(at + 2, static_cast<std::size_t>(numbers[at + 1]));
+      samples[shard].assign(some.begin(), some.end());
+      at += 2 + some.size();
+    }
+    ledger_->add_samples(samples);
+  }
+
   void reduce(int divisor) {
     FirstError error;
     const auto each = [&](const auto& step) {
@@ -476,6 +514,8 @@ class ShardReducer::Impl {
   std::weak_ptr<runtime::World> world_;  // in which the ranks have told each other what they have
   std::size_t next_ = 0;                 // among the missing shards
   bool begun_ = false;
+  worker::Ledger* const ledger_ = worker::Ledger::of_process();
+  worker::ShardSamples samples_;  // of the shards whose sums are here, if there is a ledger
 };
 
 ShardReducer::ShardReducer(ShardReducerOptions options)
@@ -489,7 +529,9 @@ void ShardReducer::rebind(std::size_t index, void* data) { impl_->rebind(index, 
 int ShardReducer::shards() const { return impl_->shards(); }
 ShardRange ShardReducer::own() const { return impl_->own(); }
 const std::vector<int>& ShardReducer::begin(std::uint64_t step) { return impl_->begin(step); }
-void ShardReducer::ready(int shard) { impl_->ready(shard); }
+void ShardReducer::ready(int shard, std::span<const std::int64_t> samples) {
+  impl_->ready(shard, samples);
+}
 void ShardReducer::synchronize() { impl_->synchronize(); }
 void ShardReducer::reset() { impl_->reset(); }
 

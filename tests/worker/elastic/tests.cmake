@@ -11,6 +11,7 @@ hvd_test(hvd_elastic_test
   worker/elastic/device_parts_test.cpp
   worker/elastic/kept_states_test.cpp
   worker/elastic/leave_watch_test.cpp
+  worker/elastic/ledger_test.cpp
   worker/elastic/partial_transfer_test.cpp
   worker/process/current_world_test.cpp
   worker/process/entry_timer_test.cpp

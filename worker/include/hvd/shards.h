@@ -32,6 +32,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -152,8 +153,9 @@ class HVD_API ShardReducer {
   // step: else InvalidArgumentError. The reference is good until the next begin().
   const std::vector<int>& begin(std::uint64_t step);
   // The gradients are those of this shard. Throws InvalidArgumentError if it is not the next one.
-  // Without a begin() before it a step begins that is no other's repetition.
-  void ready(int shard);
+  // `samples`: from which they were computed, for the ledger (hvdrun --ledger); without one they
+  // are not looked at. Without a begin() before it a step begins that is no other's repetition.
+  void ready(int shard, std::span<const std::int64_t> samples = {});
   // Blocks until the gradients are those of all shards. Throws InvalidArgumentError if a shard of
   // this rank is missing.
   void synchronize();
