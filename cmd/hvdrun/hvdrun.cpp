@@ -361,10 +361,13 @@ static int run_arguments(const std::vector<std::string>& arguments) {
       set_up_log({});
       return run_agent(line->agent);
     case Action::job_command: {
+      // As of diff(1), 1 is an answer of `compare`.
+      const int trouble = line->job_command.command == "compare" ? kExitUsage : kExitFailure;
       const auto result = run_job_command(line->job_command);
-      if (!result.ok()) return fail(result.status());
+      if (!result.ok()) return fail(result.status(), trouble);
       for (const auto& warning : result->warnings) print_error(cat("warning: ", warning));
-      return print_and_end(result->text);
+      const Status printed = print(STDOUT_FILENO, result->text);
+      return printed.ok() ? result->exit_code : fail(printed, trouble);
     }
     case Action::run:
     case Action::dry_run:

@@ -19,6 +19,7 @@
 #include "base/versions.h"
 #include "cmd/hvdrun/arguments.h"
 #include "cmd/hvdrun/job_questions.h"
+#include "cmd/hvdrun/ledgers.h"
 #include "cmd/hvdrun/status_text.h"
 #include "cmd/hvdrun/top_command.h"
 #include "discovery/host_words.h"
@@ -187,15 +188,19 @@ Result<JobCommandResult> list_jobs(bool json) {
   if (jobs.empty() && !problems.empty()) {
     return Status(Code::unavailable, join(problems, "\n"));
   }
-  return JobCommandResult{json ? json_array(jobs) : jobs_text(jobs), std::move(problems)};
+  return JobCommandResult{json ? json_array(jobs) : jobs_text(jobs), std::move(problems), 0};
 }
 
-// Takes the host of `drain`, the size of `scale`, or what `token` is to do out of the words.
+// Takes the host of `drain`, the size of `scale`, the first file of `compare`, or what `token` is
+// to do out of the words.
 Status take_subject(const std::string& name, std::vector<std::string>& words,
                     JobCommandParser& parser) {
   if (parser.help) return {};
   if (name == "token") return take_token_action(words, parser);
-  if (name != "drain" && name != "scale") return {};
+  if (name == "compare" && words.size() < 2) {
+    return usage("which two files? a job writes one with --ledger FILE");
+  }
+  if (name != "drain" && name != "scale" && name != "compare") return {};
   if (words.empty()) {
     return usage(name == "drain" ? "which host, or HOST#SLOT? hvdrun status lists those of a job"
                                  : "to how many workers?");
@@ -302,6 +307,7 @@ const std::vector<JobCommandName>& job_command_names() {
       {"token", "new | list | revoke ID | rotate ID [JOB] [options]",
        "Makes, lists or revokes the tokens by which agents join a running elastic job."},
       {"replay", "FILE", "Checks the decisions in the file of a job's events."},
+      {"compare", "LEDGER LEDGER", "Says in which step and tensor the ledgers of two runs differ."},
   };
   return kNames;
 }
@@ -341,9 +347,11 @@ Result<CommandLine> parse_job_command(const std::string& name,
                      "; a program of this name is started as ./", name));
   }
 
-  if (!words.empty() && words.front().empty() && !parser.help) {
-    return usage(cat(command, name == "replay" ? ": the name of the file is empty"
-                                               : ": the id of the job is empty"));
+  const bool has_file = name == "replay" || name == "compare";
+  const bool is_nameless = name == "compare" && parser.arguments.subject.empty();
+  if (((!words.empty() && words.front().empty()) || is_nameless) && !parser.help) {
+    return usage(cat(
+        command, has_file ? ": the name of the file is empty" : ": the id of the job is empty"));
   }
 
   CommandLine line;
@@ -359,7 +367,7 @@ Result<CommandLine> parse_job_command(const std::string& name,
 
 namespace {
 
-// All but `jobs`.
+// All but `jobs` and `compare`.
 Result<std::string> run_command_of_one(const JobCommandArguments& arguments) {
   if (arguments.command == "replay") return replay_file(arguments.argument);
 
@@ -395,9 +403,14 @@ Result<std::string> run_command_of_one(const JobCommandArguments& arguments) {
 
 Result<JobCommandResult> run_job_command(const JobCommandArguments& arguments) {
   if (arguments.command == "jobs") return list_jobs(arguments.json);
+  if (arguments.command == "compare") {
+    auto compared = compare_ledger_files(arguments.subject, arguments.argument);
+    if (!compared.ok()) return compared.status();
+    return JobCommandResult{std::move(compared->text), {}, compared->is_alike ? 0 : 1};
+  }
   auto text = run_command_of_one(arguments);
   if (!text.ok()) return text.status();
-  return JobCommandResult{*std::move(text), {}};
+  return JobCommandResult{*std::move(text), {}, 0};
 }
 
 }  // namespace hvd::cli

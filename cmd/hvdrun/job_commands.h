@@ -1,7 +1,7 @@
 // The commands about jobs. `hvdrun jobs`, `status`, `top`, `metrics`, `page`, `dump`, `stop`,
 // `drain`, `scale` and `token` ask running jobs of this user, of all users for root, at their
 // sockets (driver/status/control_server.h); nothing is asked over the network. `hvdrun replay`
-// reads a job's journal.
+// reads a job's journal, `hvdrun compare` the ledgers of two.
 #pragma once
 
 #include <string>
@@ -29,9 +29,11 @@ FlagTable job_command_flag_table(const std::string& name);
 struct JobCommandResult {
   std::string text;                   // for standard output
   std::vector<std::string> warnings;  // of jobs that are not in it, and why
+  int exit_code = 0;
 };
 
-// `top` returns when it ends. An error says which job could not be asked, and why.
+// `top` returns when it ends. An error says which job could not be asked, and why, or which file of
+// `compare` is none.
 Result<JobCommandResult> run_job_command(const JobCommandArguments& arguments);
 
 }  // namespace hvd::cli

@@ -63,6 +63,9 @@ hvdrun \- run a program as workers that train together
 .br
 .B hvdrun replay
 .I FILE
+.br
+.B hvdrun compare
+.I LEDGER LEDGER
 .SH DESCRIPTION
 .B hvdrun
 starts one program as several workers, on this machine and on others, shows what they print, and

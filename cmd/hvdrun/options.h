@@ -67,14 +67,15 @@ struct JoinTokenArguments {
 };
 
 // `hvdrun jobs`, `status`, `top`, `metrics`, `page`, `dump`, `stop`, `drain`, `scale`, `token`,
-// `replay`.
+// `replay`, `compare`.
 struct JobCommandArguments {
   std::string command;
   // Of `drain` a host, of `scale` a number of workers, of `token` what to do: "new", "list",
-  // "revoke", "rotate".
+  // "revoke", "rotate"; of `compare` the first file.
   std::string subject;
   bool undo = false;  // of `drain`
-  // The beginning of a job's id, or empty for the only one; of `replay` a file.
+  // The beginning of a job's id, or empty for the only one; of `replay` a file,
+  // of `compare` the second one.
   std::string argument;
   bool json = false;
   JoinTokenArguments token;

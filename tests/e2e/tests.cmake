@@ -51,6 +51,7 @@ hvd_test(hvd_e2e_test
   ${e2e}/joining_agents_test.cpp
   ${e2e}/observers_test.cpp
   ${e2e}/job_test.cpp
+  ${e2e}/ledger_test.cpp
   ${e2e}/lifetime_test.cpp
   ${e2e}/output_test.cpp
   ${e2e}/pause_test.cpp

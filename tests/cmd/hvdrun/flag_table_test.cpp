@@ -56,7 +56,7 @@ TEST(FlagTable, HasEveryFlagOfTheHelpTexts) {
       {"--help-all"},       {"rendezvous", "--help"}, {"agent", "--help"},   {"jobs", "--help"},
       {"status", "--help"}, {"top", "--help"},        {"metrics", "--help"}, {"page", "--help"},
       {"dump", "--help"},   {"stop", "--help"},       {"drain", "--help"},   {"scale", "--help"},
-      {"token", "--help"},  {"replay", "--help"}};
+      {"token", "--help"},  {"replay", "--help"},     {"compare", "--help"}};
   ASSERT_EQ(tables.size(), helps.size());
   for (std::size_t at = 0; at < tables.size(); ++at) {
     const auto shown = flags_in(help_of(helps[at]));

@@ -4,6 +4,7 @@ hvd_test(hvd_cli_test
   cmd/hvdrun/environment_test.cpp
   cmd/hvdrun/flag_table_test.cpp
   cmd/hvdrun/knobs_test.cpp
+  cmd/hvdrun/ledgers_test.cpp
   cmd/hvdrun/line_prefixer_test.cpp
   cmd/hvdrun/options_test.cpp
   cmd/hvdrun/rank_files_test.cpp
