@@ -25,7 +25,7 @@ constexpr const char* kUsage =
     "hvd_soak [--program train|steps] [--seconds 60] [--every 2:5] [--seed N] [--hosts 4]\n"
     "         [--slots 2] [--bar SHARE] [--diary FILE] [--only FAULT,FAULT,...] [--stop 40]\n"
     "         [--agents ssh|join]\n"
-    "         train: [--hidden 512] [--batch 64]\n"
+    "         train: [--hidden 512] [--batch 64] [--shards N]\n"
     "         steps: [--step 10000] [--state 1000000] [--mode copy|mark]\n"
     "Runs a job of examples/train, or of the tests' elastic_steps, on pretend hosts for so many\n"
     "seconds, and disturbs it every 2 to 5 seconds (--every): kills, failures, frozen workers,\n"
@@ -36,6 +36,7 @@ constexpr const char* kUsage =
     "worker that can open nothing more), stop, full-disk, hung-disk, no-directory (of all that\n"
     "observes the job), suspend-slow-disk.\n"
     "--agents join: hvdrun logs in nowhere; agents join, and come again when they have ended.\n"
+    "--shards: each step ends with the weights of a job of one worker that nothing disturbs.\n"
     "Prints the share of time outside recovery; less than --bar is a failure.\n"
     "--diary FILE: what was done when, and what hvdrun said.\n";
 
@@ -58,6 +59,7 @@ struct Options {
   std::string diary;
   long hidden = 512;  // a state of 2.8 MB
   long batch = 64;
+  long shards = 0;
   test::StepsProgram program = test::StepsProgram::train;
 };
 
@@ -88,6 +90,7 @@ void check_program(const std::string& flag, test::StepsProgram program) {
   static const std::map<std::string, test::StepsProgram> kOnly{
       {"--hidden", test::StepsProgram::train},
       {"--batch", test::StepsProgram::train},
+      {"--shards", test::StepsProgram::train},
       {"--step", test::StepsProgram::elastic_steps},
       {"--state", test::StepsProgram::elastic_steps},
       {"--mode", test::StepsProgram::elastic_steps}};
@@ -133,6 +136,8 @@ Options parse(const std::vector<std::string>& words) {
       options.hidden = number_of(flag, value, 1L);
     } else if (flag == "--batch") {
       options.batch = number_of(flag, value, 1L);
+    } else if (flag == "--shards") {
+      options.shards = number_of(flag, value, 1L);
     } else if (flag == "--only") {
       options.only = faults_of(value);
     } else if (flag == "--stop") {
@@ -246,6 +251,33 @@ std::string processes_left(test::HostBed& bed, const std::string& program) {
   return left;
 }
 
+std::vector<std::string> program_flags(const Options& options) {
+  if (options.program == test::StepsProgram::train) {
+    std::vector<std::string> flags{"--hidden",         cat(options.hidden), "--batch",
+                                   cat(options.batch), "--log-every",       "100"};
+    if (options.shards > 0) flags.insert(flags.end(), {"--shards", cat(options.shards)});
+    return flags;
+  }
+  std::vector<std::string> flags{"--state", cat(options.state), "--step", cat(options.step_us)};
+  if (options.mark) flags.emplace_back("--mark");
+  return flags;
+}
+
+// With shards: the digests of all steps as one worker commits them whom nobody disturbs.
+std::map<std::int64_t, std::string> calm_weights(const Options& options, test::HostBed& bed,
+                                                 std::int64_t steps, std::string& errors) {
+  std::vector<std::string> words{test::binary("hvdrun"), "-np", "1", "./train"};
+  words.insert(words.end(), {"--text", "text", "--context", "12", "--steps", cat(steps), "--ledger",
+                             "calm_logs"});
+  const auto flags = program_flags(options);
+  words.insert(words.end(), flags.begin(), flags.end());
+  const auto end = bed.head().start(words)->wait(std::chrono::hours(1));
+  if (end.code != 0) errors += cat("the job without faults ended with ", end.code, "\n", end.err);
+  test::StepLogs step_logs({bed.head().files() / "root/calm_logs"});
+  step_logs.read();
+  return step_logs.weights_of_steps();
+}
+
 int judge(const Options& options, test::HostBed& bed, test::StepsJob& job,
           const FaultInjector& maker, const Agreement& agreement,
           const std::set<std::string>& files_before) {
@@ -255,6 +287,12 @@ int judge(const Options& options, test::HostBed& bed, test::StepsJob& job,
   errors += maker.errors();
   test::StepLogRules rules = job.rules();
   rules.may_end_with = maker.expected_error();
+  if (options.shards > 0) {
+    job.step_logs().read();
+    rules.weights = calm_weights(options, bed, job.step_logs().newest_step(), errors);
+    std::printf("the digests of %zu steps were compared with those of a job without faults\n",
+                rules.weights.size());
+  }
   errors += job.step_logs().errors(rules);
   const auto left = [&] { return processes_left(bed, test::name_of(options.program)); };
   // A host that a cut has kept from receiving Shutdown ends after --orphan-timeout, 30 s.
@@ -287,15 +325,6 @@ int judge(const Options& options, test::HostBed& bed, test::StepsJob& job,
               errors.c_str());
   std::printf("hvdrun said:\n%s\n%s\n", said.c_str(), maker.diary().c_str());
   return 1;
-}
-
-std::vector<std::string> program_flags(const Options& options) {
-  if (options.program == test::StepsProgram::train) {
-    return {"--hidden", cat(options.hidden), "--batch", cat(options.batch), "--log-every", "100"};
-  }
-  std::vector<std::string> flags{"--state", cat(options.state), "--step", cat(options.step_us)};
-  if (options.mark) flags.emplace_back("--mark");
-  return flags;
 }
 
 int main_of(const std::vector<std::string>& words) {

@@ -85,7 +85,9 @@ void Ledger::draw(std::size_t step, std::int64_t epoch, std::span<const std::int
   line(text);
 }
 
-void Ledger::commit(std::size_t step) { line("commit " + std::to_string(step) + " " + world_); }
+void Ledger::commit(std::size_t step, std::uint64_t digest) {
+  line("commit " + std::to_string(step) + " " + world_ + " " + hex(digest));
+}
 
 void Ledger::done(std::size_t step, std::uint64_t digest) {
   line("done " + std::to_string(step) + " " + hex(digest));

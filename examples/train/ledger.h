@@ -5,7 +5,7 @@
 // monotonic clock first:
 //
 //   start WORKER PID | init | world WORLD RANK SIZE STEP DIGEST | draw STEP WORLD EPOCH samples...
-//   | commit STEP WORLD | done STEP DIGEST | error TEXT
+//   | commit STEP WORLD DIGEST | done STEP DIGEST | error TEXT
 //
 // WORLD is a number that grows from one world to the next, also from one job to the next; the STEP
 // after it is the one from which it goes on. A draw counts only where the step was committed in the
@@ -37,7 +37,7 @@ class Ledger {
   // Of the world that this process is in now. A collective call, which throws what those throw.
   void world(std::size_t step, std::uint64_t digest);
   void draw(std::size_t step, std::int64_t epoch, std::span<const std::int64_t> samples);
-  void commit(std::size_t step);
+  void commit(std::size_t step, std::uint64_t digest);
   void done(std::size_t step, std::uint64_t digest);
   // Says nothing if it cannot be written: something worse has happened already.
   void error(const std::string& what) noexcept;

@@ -266,13 +266,14 @@ class Training {
 
   void commit() {
     const std::size_t step = progress_.step;
+    const std::uint64_t digest = ledger_.is_kept() ? model_.digest() : 0;
     try {
       state_.commit();
     } catch (const hvd::HostsUpdated&) {
-      ledger_.commit(step);  // it is one, and now all go over to another world
+      ledger_.commit(step, digest);  // it is one, and now all go over to another world
       throw;
     }
-    ledger_.commit(step);
+    ledger_.commit(step, digest);
   }
 
   void begin() {

@@ -71,7 +71,8 @@ void StepLogs::take(const std::string& name, StepLog& step_log, const std::strin
     }
     step_log.draws.push_back(std::move(draw));
   } else if (what == "commit") {
-    step_log.commits.push_back({us, number(name, words, 2), number(name, words, 3)});
+    step_log.commits.push_back(
+        {us, number(name, words, 2), number(name, words, 3), words.size() > 4 ? words[4] : ""});
   } else if (what == "obeys") {
     step_log.obeyed = us;
   } else if (what == "left") {
@@ -164,6 +165,14 @@ int StepLogs::workers_that_left() const {
                     [](const StepLog& step_log) { return step_log.left != 0; }));
 }
 
+std::map<std::int64_t, std::string> StepLogs::weights_of_steps() const {
+  std::map<std::int64_t, std::string> weights;
+  for (const auto& step_log : step_logs_) {
+    for (const auto& commit : step_log.commits) weights.emplace(commit.step, commit.weights);
+  }
+  return weights;
+}
+
 void StepLogs::check_worlds(const StepLogRules& rules, std::string& errors) const {
   struct Seen {
     std::int64_t begin = -1;
@@ -172,6 +181,7 @@ void StepLogs::check_worlds(const StepLogRules& rules, std::string& errors) cons
   };
   std::map<std::int64_t, Seen> worlds;
   std::map<std::int64_t, std::int64_t> world_of_step;
+  const auto weights = weights_of_steps();
   for (const auto& step_log : step_logs_) {
     for (const auto& world : step_log.worlds) {
       Seen& seen = worlds[world.id];
@@ -201,7 +211,19 @@ void StepLogs::check_worlds(const StepLogRules& rules, std::string& errors) cons
         errors += cat("step ", commit.step, " was committed in world ", found->second, " and in ",
                       commit.world, " (", step_log.worker, ")\n");
       }
+      const auto& digest = weights.at(commit.step);
+      if (digest != commit.weights && !rules.may_go_back) {
+        errors += cat("step ", commit.step, " was committed with weights ", digest, " and with ",
+                      commit.weights, " (", step_log.worker, ")\n");
+      }
     }
+  }
+  if (rules.weights.empty()) return;
+  for (const auto& [step, digest] : weights) {
+    const auto right = rules.weights.find(step);
+    if (right != rules.weights.end() && right->second == digest) continue;
+    errors += cat("step ", step, " was committed with weights ", digest, " in place of ",
+                  right == rules.weights.end() ? "none" : right->second, "\n");
   }
 
   std::int64_t reached = 0;

@@ -30,6 +30,7 @@ struct StepLog {
     std::int64_t us = 0;
     std::int64_t step = 0;
     std::int64_t world = 0;
+    std::string weights;  // a digest; empty: the log has none
   };
   struct Draw {
     std::int64_t step = 0;
@@ -60,6 +61,8 @@ struct StepLogRules {
   bool may_go_back = false;     // to a checkpoint
   bool may_end_in_error = false;
   std::string may_end_with = {};  // an expected part of an error; empty: no error may occur
+  // The digests with which a job without faults has committed the same steps; empty: any.
+  std::map<std::int64_t, std::string> weights = {};
 };
 
 class StepLogs {
@@ -91,9 +94,11 @@ class StepLogs {
   int workers_that_left() const;
   // Empty if the history is right; otherwise its errors. No worker went on from a step before one
   // that any worker saw committed, no step was committed in two worlds, all members of a world
-  // began it with the same weights, and each epoch's samples were drawn exactly once in the steps
-  // that count, except for padding.
+  // began it with the same weights and committed each step with the same, and each epoch's samples
+  // were drawn exactly once in the steps that count, except for padding.
   std::string errors(const StepLogRules& rules = {});
+  // The digest with which each step was committed.
+  std::map<std::int64_t, std::string> weights_of_steps() const;
   // For a person: the members of each world, and when they entered it.
   std::string summary() const;
 
