@@ -23,9 +23,10 @@ std::string stat_after_name(pid_t pid) {
   return close == std::string::npos || stat.size() < close + 3 ? "" : stat.substr(close + 2);
 }
 
+std::string status_of(pid_t pid) { return read_proc_file(cat("/proc/", pid, "/status")); }
+
 // Whether the signal is one of those in this line of /proc/PID/status.
-bool is_in_signals(pid_t pid, std::string_view line, int signal_number) {
-  const std::string status = read_proc_file(cat("/proc/", pid, "/status"));
+bool is_in_signals(const std::string& status, std::string_view line, int signal_number) {
   const auto at = status.find(line);
   if (at == std::string::npos) return false;
   std::uint64_t signals = 0;
@@ -102,16 +103,32 @@ std::optional<int> failure_of_dying(pid_t pid) {
   // The flag is set a little before the code, which is 0 meanwhile.
   if (!flags || (*flags & kIsExiting) == 0 || code.value_or(0) == 0) return std::nullopt;
   // Linux before 5.16 ends threads while the core is still written, of which the code will tell.
-  const bool dumps =
-      read_proc_file(cat("/proc/", pid, "/status")).find("CoreDumping:\t1") != std::string::npos;
+  const bool dumps = status_of(pid).find("CoreDumping:\t1") != std::string::npos;
   return dumps ? std::nullopt : code;
 }
 
 bool handles(pid_t pid, int signal_number) {
-  return is_in_signals(pid, "\nSigCgt:\t", signal_number);
+  return is_in_signals(status_of(pid), "\nSigCgt:\t", signal_number);
 }
 
-bool is_about_to_stop(pid_t pid) { return is_in_signals(pid, "\nShdPnd:\t", SIGSTOP); }
+bool is_about_to_stop(pid_t pid) { return is_in_signals(status_of(pid), "\nShdPnd:\t", SIGSTOP); }
+
+// A thread that waits for a device may do so for long, so only the debugger's stop counts there.
+bool has_stop_under_way(pid_t pid) {
+  constexpr std::string_view kState = "\nState:\t";
+  bool is_for_all = is_about_to_stop(pid);
+  bool runs = false;
+  for (const pid_t thread : numbers_in(cat("/proc/", pid, "/task"))) {
+    const std::string status = status_of(thread);
+    const auto at = status.find(kState);
+    const char state = at == std::string::npos ? '\0' : status[at + kState.size()];
+    is_for_all = is_for_all || state == 'T';
+    runs = runs || state == 'R';
+    if (state == 'T' || state == 't') continue;
+    if (is_in_signals(status, "\nSigPnd:\t", SIGSTOP)) return true;
+  }
+  return is_for_all && runs;
+}
 
 char state_of(pid_t pid) {
   const std::string stat = stat_after_name(pid);

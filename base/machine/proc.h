@@ -30,6 +30,10 @@ std::optional<int> failure_of_dying(pid_t pid);
 bool handles(pid_t pid, int signal_number);
 // It was sent SIGSTOP, and has not run since, so it has not stopped yet.
 bool is_about_to_stop(pid_t pid);
+// It is going to stop as soon as it gets a core: as above, or since some of its threads have
+// stopped, or one that a debugger attaches to has not. SIGCONT would take back the stop that the
+// debugger waits for.
+bool has_stop_under_way(pid_t pid);
 // There is no such process, or all its threads have ended, so that its memory and its descriptors
 // are free.
 bool is_dead(pid_t pid);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <signal.h>
@@ -43,8 +44,8 @@ std::vector<Descendant> descendants_but(pid_t root, const std::vector<pid_t>& sp
   return processes;
 }
 
-// Calls `freeze` for every process that is found, again until a walk finds no new one. Returns the
-// last walk.
+// Calls `freeze` for every process that is found, again until a walk finds no new one. Returns all
+// of them, as they were found last: a walk may pass by some.
 template <typename Freeze>
 std::vector<Descendant> freeze_until_nothing_is_new(pid_t root, const Reap& reap,
                                                     const std::vector<pid_t>& spared,
@@ -53,19 +54,32 @@ std::vector<Descendant> freeze_until_nothing_is_new(pid_t root, const Reap& reap
   std::vector<Descendant> processes;
   for (int walk = 0; walk < kMaxFreezingWalks; ++walk) {
     reap();
-    processes = descendants_but(root, spared);
+    auto found = descendants_but(root, spared);
     bool found_new = false;
     std::set<pid_t> present;  // the number of a process that was reaped may be that of another one
-    for (const auto& process : processes) {
+    for (const auto& process : found) {
       present.insert(process.pid);
       if (seen.count(process.pid) != 0) continue;
       found_new = true;
       freeze(process);
     }
+    std::copy_if(processes.begin(), processes.end(), std::back_inserter(found),
+                 [&](const Descendant& process) { return present.count(process.pid) == 0; });
+    processes = std::move(found);
     if (!found_new) break;
     seen.swap(present);
   }
   return processes;
+}
+
+// False if that is certain: it is gone, or another process has its number.
+bool may_descend_from(pid_t pid, pid_t root) {
+  if (::kill(pid, 0) != 0 && errno == ESRCH) return false;
+  for (auto parent = parent_of(pid); parent != root; parent = parent_of(*parent)) {
+    if (!parent) return true;  // it has just ended, or the system does not tell
+    if (*parent == 0) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -97,17 +111,20 @@ std::vector<Descendant> descendants_of(pid_t root, TreeSource source) {
   return found;
 }
 
-bool signal_descendant(const Descendant& process, pid_t root, int signal_number) {
+Signalled signal_descendant(const Descendant& process, pid_t root, int signal_number) {
   // The descriptor pins the identity: if the process is ours after it was opened, nobody else can
   // get the signal.
   const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
-  if (!pidfd && errno == ESRCH) return true;
+  if (!pidfd && errno == ESRCH) return Signalled::gone;
   const auto parent = parent_of(process.pid);
-  if (!parent || (*parent != process.parent && *parent != root)) return true;
-  const long result = pidfd
-                          ? ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal_number, nullptr, 0)
-                          : ::kill(process.pid, signal_number);
-  return result == 0 || errno != EPERM;
+  const auto send = [&](int number) {
+    return pidfd ? ::syscall(SYS_pidfd_send_signal, pidfd.get(), number, nullptr, 0)
+                 : ::kill(process.pid, number);
+  };
+  if (!parent && send(0) != 0 && errno == ESRCH) return Signalled::gone;
+  if (parent != process.parent && parent != root) return Signalled::unknown;
+  if (send(signal_number) == 0) return Signalled::yes;
+  return errno == EPERM ? Signalled::forbidden : Signalled::gone;
 }
 
 KillPass kill_descendants(pid_t root, const Reap& reap, const std::vector<pid_t>& spared) {
@@ -116,8 +133,10 @@ KillPass kill_descendants(pid_t root, const Reap& reap, const std::vector<pid_t>
       [&](const Descendant& process) { signal_descendant(process, root, SIGSTOP); });
   KillPass pass;
   for (const auto& process : processes) {
+    const auto signalled = signal_descendant(process, root, SIGKILL);
+    if (signalled == Signalled::gone) continue;
     pass.found.push_back(process.pid);
-    if (!signal_descendant(process, root, SIGKILL)) pass.forbidden.push_back(process.pid);
+    if (signalled == Signalled::forbidden) pass.forbidden.push_back(process.pid);
   }
   return pass;
 }
@@ -132,17 +151,17 @@ void freeze_descendants(pid_t root, const Reap& reap, std::set<pid_t>& frozen) {
   });
 }
 
+// A leak checker, for one, attaches to the program that ends by SIGSTOP, and waits for that stop
+// for ever: so a process is let go on when it has stopped.
 void thaw_descendants(pid_t root, std::set<pid_t>& frozen) {
-  for (bool found = true; found && !frozen.empty();) {
-    found = false;
-    auto processes = descendants_of(root);
-    for (auto process = processes.rbegin(); process != processes.rend(); ++process) {
-      if (frozen.erase(process->pid) == 0) continue;
-      found = true;
-      signal_descendant(*process, root, SIGCONT);
+  const auto processes = descendants_of(root);
+  for (auto process = processes.rbegin(); process != processes.rend(); ++process) {
+    if (frozen.count(process->pid) == 0 || has_stop_under_way(process->pid)) continue;
+    if (signal_descendant(*process, root, SIGCONT) != Signalled::unknown) {
+      frozen.erase(process->pid);
     }
   }
-  frozen.clear();  // of these nothing is left
+  std::erase_if(frozen, [&](pid_t pid) { return !may_descend_from(pid, root); });
 }
 
 namespace {

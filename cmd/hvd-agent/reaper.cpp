@@ -39,9 +39,10 @@ constexpr std::chrono::seconds kUnkillableAfter{5};
 constexpr milliseconds kLookAtDeathEvery{1};
 constexpr milliseconds kLookAtDeathFor{50};
 constexpr std::chrono::seconds kPredecessorTimeout{10};
-// Frozen processes are stopped again now and then, since another process may send SIGCONT.
-constexpr milliseconds kFirstFreezePause{1};
-constexpr milliseconds kLongestFreezePause{250};
+// Frozen processes are stopped again now and then, since another process may send SIGCONT. Those
+// that cannot go on at once are looked at again.
+constexpr milliseconds kFirstPassPause{1};
+constexpr milliseconds kLongestPassPause{250};
 
 class ReaperProcess {
  public:
@@ -124,7 +125,7 @@ class ReaperProcess {
         pollfd{death_watch_ ? death_watch_->descriptor() : -1, POLLIN, 0}};
     const TimePoint deadline =
         std::min(next_look_at_death_,
-                 killing_ ? next_kill_ : std::min(next_freeze_, orphan_timer_.next_look()));
+                 killing_ ? next_kill_ : std::min(next_pass_, orphan_timer_.next_look()));
     ::poll(polled.data(), polled.size(), milliseconds_until(deadline, Clock::now()));
     signalfd_siginfo ignored{};
     while (::read(signals_.get(), &ignored, sizeof(ignored)) > 0) {
@@ -189,8 +190,7 @@ class ReaperProcess {
     if (!frozen_ && !may_run(now)) {
       lease_.note_frozen();
       frozen_ = !may_run(now);  // it may have been renewed before that was noted
-      freeze_pause_ = kFirstFreezePause;
-      if (frozen_) next_freeze_ = Clock::now();
+      if (frozen_) begin_to_freeze_or_thaw();
     } else if (frozen_ && may_run(now)) {
       // Orders that came before the renewal are there by now. A process that one of them stops does
       // not run.
@@ -198,14 +198,26 @@ class ReaperProcess {
       }
       if (killing_) return;
       frozen_ = false;
-      next_freeze_ = kNever;
+      begin_to_freeze_or_thaw();
+    }
+    if (Clock::now() >= next_pass_) freeze_or_thaw();
+  }
+
+  void begin_to_freeze_or_thaw() {
+    pass_pause_ = kFirstPassPause;
+    next_pass_ = Clock::now();
+  }
+
+  void freeze_or_thaw() {
+    if (frozen_) {
+      freeze_descendants(
+          ::getpid(), [this] { reap(); }, stopped_by_us_);
+    } else {
       thaw_descendants(::getpid(), stopped_by_us_);
     }
-    if (Clock::now() < next_freeze_) return;
-    freeze_descendants(
-        ::getpid(), [this] { reap(); }, stopped_by_us_);
-    next_freeze_ = Clock::now() + freeze_pause_;
-    freeze_pause_ = std::min(2 * freeze_pause_, kLongestFreezePause);
+    const bool is_done = !frozen_ && stopped_by_us_.empty();
+    next_pass_ = is_done ? kNever : Clock::now() + pass_pause_;
+    pass_pause_ = std::min(2 * pass_pause_, kLongestPassPause);
   }
 
   void hear_of_launch() {
@@ -279,13 +291,13 @@ class ReaperProcess {
     if (number == SIGUSR1 || number == SIGUSR2) return signal_handlers(number);
     // SIGCONT and SIGSTOP to frozen processes only change which of them are thawed later. Every
     // other signal but SIGKILL stays pending in the frozen processes.
-    if (frozen_ && (number == SIGCONT || number == SIGSTOP)) {
+    if (next_pass_ != kNever && (number == SIGCONT || number == SIGSTOP)) {
       for (const auto& process : descendants_of(::getpid())) {
         if (::getpgid(process.pid) != worker_) continue;
         if (number == SIGCONT) stopped_by_us_.insert(process.pid);
         if (number == SIGSTOP) stopped_by_us_.erase(process.pid);
       }
-      return;
+      if (frozen_ || number == SIGCONT) return;  // else some go on already
     }
     if (!exit_reported_) {
       ::kill(-worker_, number);  // not reaped yet, so the number is still the worker's
@@ -384,8 +396,8 @@ class ReaperProcess {
   milliseconds kill_pause_ = kFirstKillPause;
   bool frozen_ = false;
   std::set<pid_t> stopped_by_us_;
-  TimePoint next_freeze_ = kNever;  // while frozen
-  milliseconds freeze_pause_ = kFirstFreezePause;
+  TimePoint next_pass_ = kNever;  // of freezing while frozen, of thawing while some are stopped
+  milliseconds pass_pause_ = kFirstPassPause;
 };
 
 }  // namespace

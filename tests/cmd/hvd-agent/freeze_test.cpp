@@ -142,6 +142,28 @@ TEST(AgentLease, DoesNotWakeProcessesThatSomebodyElseHadStopped) {
   EXPECT_EQ(state_of(stopped), 'T');
 }
 
+TEST(AgentLease, ADebuggerThatAttachesMeanwhileGetsTheStopThatItWaitsFor) {
+  AgentUnderTest agent(with_lease(200));
+  agent.launch_mode(1, {"attach"});
+  const auto number = [&](const char* after) { return number_after(agent.of(1).out, after); };
+  ASSERT_TRUE(
+      agent.until_beating([&] { return number("attached to ") != 0 && number("holds up ") != 0; }));
+  const pid_t worker = agent.of(1).pid;
+  const pid_t attached = number("attached to ");
+  const pid_t holding_up = number("holds up ");
+  ASSERT_TRUE(eventually([&] {
+    return state_of(worker) == 'T' && state_of(holding_up) == 'T' && is_about_to_stop(attached);
+  }));
+
+  // The reaper wakes children before their parents, so it has looked at the one that is attached.
+  ASSERT_TRUE(agent.until_beating([&] { return state_of(worker) != 'T'; }));
+  ::kill(holding_up, SIGKILL);
+  ASSERT_TRUE(agent.until_beating([&] { return number("stopped by ") != 0; }));
+  EXPECT_EQ(number("stopped by "), SIGSTOP);
+  ASSERT_TRUE(
+      agent.until_beating([&] { return agent.of(1).out.find("tick") != std::string::npos; }));
+}
+
 TEST(AgentLease, FreezesProcessesAgainThatSomebodyWakes) {
   AgentUnderTest agent(with_lease(200));
   agent.launch_mode(1, {"tick"});

@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -113,6 +115,30 @@ void stopped_child() {
     say("tick");
     ::poll(nullptr, 0, 2);
   }
+}
+
+// One child attaches to the other as leak checkers and debuggers do: it sends SIGSTOP to it, and
+// waits for that stop. The other is held up until its own child, which says who it is, is killed.
+void attach() {
+  const pid_t held_up = ::fork();
+  if (held_up == 0) {
+    ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    if (::vfork() == 0) {
+      say(cat("holds up ", ::getpid()));
+      stay();
+    }
+    tick();
+  }
+  while (hvd::state_of(held_up) != 'D') ::poll(nullptr, 0, 1);
+  if (::fork() == 0) {
+    if (::ptrace(PTRACE_ATTACH, held_up, nullptr, nullptr) != 0) say("may not attach");
+    say(cat("attached to ", held_up));
+    int status = 0;
+    ::waitpid(held_up, &status, __WALL);
+    say(cat("stopped by ", WSTOPSIG(status), "."));
+    ::ptrace(PTRACE_DETACH, held_up, nullptr, nullptr);
+  }
+  stay();
 }
 
 // The child keeps both pipes; the worker itself ends.
@@ -259,6 +285,7 @@ int main(int argc, char** argv) {
   if (mode == "runners") runners(count);
   if (mode == "stopped-child") stopped_child();
   if (mode == "tick") tick();
+  if (mode == "attach") attach();
   if (mode == "leave-child") leave_child();
   if (mode == "read-channel") read_channel();
   if (mode == "write-channel") write_channel(argv[2]);
