@@ -188,7 +188,7 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
     }
   }
 
-  // Until it has proved that it holds the token.
+  // Until it has proved a key: the job's, or a worker's own.
   void take_for_stranger(Session& session) {
     auto& strangers = hub_->strangers;
     const auto closed = strangers.add(&session, session.origin(), Clock::now());
@@ -208,8 +208,7 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
     if (const auto told = hub_->closed_strangers.count(Clock::now())) {
       HVD_LOG(warning, "rendezvous: closed "
                            << *told << (*told == 1 ? " connection" : " connections")
-                           << " that had not proved the job's token, the last one "
-                              "from "
+                           << " that had not proved a key of this job, the last one from "
                            << session.origin() << ": " << why);
     }
   }

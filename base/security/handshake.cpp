@@ -27,7 +27,8 @@ Digest sign(const Mac& mac, std::string_view side, const Transcript& t) {
               t.connector, numbers});
 }
 
-// Only those who hold the token can derive it, and each connection and direction has another one.
+// Only those who hold the world's key can derive it, and each connection and direction has another
+// one.
 Token session_key(const Mac& mac, std::string_view sender, const Transcript& transcript) {
   Digest bytes = sign(mac, cat("key of the ", sender), transcript);
   auto key = Token::from_bytes(as_view(bytes));
@@ -43,9 +44,9 @@ std::string refusal(const Status& why) {
 
 }  // namespace
 
-HandshakeAcceptor::HandshakeAcceptor(const Token& token, std::string_view purpose,
+HandshakeAcceptor::HandshakeAcceptor(const Token& key, std::string_view purpose,
                                      HandshakeIdentity self)
-    : mac_(token), purpose_(purpose), self_(std::move(self)), nonce_(random_bytes(kNonceSize)) {}
+    : mac_(key), purpose_(purpose), self_(std::move(self)), nonce_(random_bytes(kNonceSize)) {}
 
 std::string HandshakeAcceptor::challenge() const {
   return encode_frame(kind_of(HandshakeFrame::challenge),
@@ -67,7 +68,7 @@ Result<ProvedPeer> HandshakeAcceptor::accept(const Frame& proof, std::string& re
   if (proof.kind != kind_of(HandshakeFrame::proof) || !reader.finish("proof").ok() ||
       connector_nonce.size() != kNonceSize || peer.name.size() > kMaxName) {
     return refuse(Code::unauthenticated,
-                  cat(purpose_, ": the peer sent a malformed proof of the job's token"));
+                  cat(purpose_, ": the peer sent a malformed proof of this world's key"));
   }
   const Transcript transcript{purpose_,   nonce_,    connector_nonce,
                               self_.name, peer.name, peer.generation};
@@ -78,7 +79,7 @@ Result<ProvedPeer> HandshakeAcceptor::accept(const Frame& proof, std::string& re
                                   : cat("; it says that it comes from generation ", peer.generation,
                                         ", and this is ", self_.generation);
     return refuse(Code::unauthenticated,
-                  cat(purpose_, ": the peer did not prove that it holds this job's token", claim));
+                  cat(purpose_, ": the peer did not prove that it holds this world's key", claim));
   }
   if (peer.generation != self_.generation) {
     return refuse(Code::failed_precondition,
@@ -93,9 +94,9 @@ Result<ProvedPeer> HandshakeAcceptor::accept(const Frame& proof, std::string& re
   return ProvedPeer{std::move(peer), std::move(keys)};
 }
 
-HandshakeConnector::HandshakeConnector(const Token& token, std::string_view purpose,
+HandshakeConnector::HandshakeConnector(const Token& key, std::string_view purpose,
                                        HandshakeIdentity self, HandshakeIdentity peer)
-    : mac_(token),
+    : mac_(key),
       purpose_(purpose),
       self_(std::move(self)),
       peer_(std::move(peer)),
@@ -141,7 +142,7 @@ Result<SessionKeys> HandshakeConnector::check(const Frame& verdict) const {
   if (verdict.kind != kind_of(HandshakeFrame::welcome) || !reader.finish("welcome").ok() ||
       !equal_in_constant_time(digest, as_view(sign(mac_, "acceptor", transcript)))) {
     return Status(Code::unauthenticated,
-                  cat(purpose_, ": ", peer_.name, " did not prove that it holds this job's token"));
+                  cat(purpose_, ": ", peer_.name, " did not prove that it holds this world's key"));
   }
   return SessionKeys{.to_send = session_key(mac_, "connector", transcript),
                      .to_receive = session_key(mac_, "acceptor", transcript)};

@@ -1,7 +1,7 @@
-// How two processes of one job prove to each other that they hold its token, before anything else
-// is said on a connection. Pure: bytes in, bytes out; the caller owns the socket. Used for the
+// How two members of one world prove to each other that they hold its key, before anything else is
+// said on a connection. Pure: bytes in, bytes out; the caller owns the socket. Used for the
 // connections of the control tree, for data connections and for shared memory; `purpose` keeps a
-// proof made for one from serving another. (Agents that join prove the token by TLS: tls_psk.h.)
+// proof made for one from serving another. (Agents that join prove theirs by TLS: tls_psk.h.)
 //
 //     acceptor                                   connector
 //        | -- challenge: version, acceptor's nonce --> |
@@ -45,12 +45,12 @@ struct ProvedPeer : HandshakeIdentity {
 class HandshakeAcceptor {
  public:
   // `self` is our own name and the generation that we serve.
-  HandshakeAcceptor(const Token& token, std::string_view purpose, HandshakeIdentity self);
+  HandshakeAcceptor(const Token& key, std::string_view purpose, HandshakeIdentity self);
 
   // The text to send as soon as somebody has connected.
   std::string challenge() const;
   // The connector's answer. On success `reply` is to be sent and the peer's identity is returned;
-  // on failure `reply` is a refusal to be sent before closing. A right token with another
+  // on failure `reply` is a refusal to be sent before closing. A right key with another
   // generation is failed_precondition (a stale or an early peer), anything else unauthenticated.
   Result<ProvedPeer> accept(const Frame& proof, std::string& reply) const;
 
@@ -64,7 +64,7 @@ class HandshakeAcceptor {
 class HandshakeConnector {
  public:
   // `peer` is whom we expect to find: a stranger at its address will be refused by us, too.
-  HandshakeConnector(const Token& token, std::string_view purpose, HandshakeIdentity self,
+  HandshakeConnector(const Token& key, std::string_view purpose, HandshakeIdentity self,
                      HandshakeIdentity peer);
 
   // The acceptor's challenge; returns what to send back.

@@ -1,5 +1,5 @@
-// The connecting side of the handshake: both sides prove to each other that they hold the job's
-// token. Blocks; safe from any thread.
+// The connecting side of the handshake: both sides prove to each other that they hold the world's
+// key. Blocks; safe from any thread.
 #pragma once
 
 #include <chrono>

@@ -94,6 +94,8 @@ TEST(Handshake, AStrangerIsRefused) {
   const auto outcome = shake_hands(sides);
   EXPECT_EQ(outcome.at_acceptor.code(), Code::unauthenticated);
   EXPECT_EQ(outcome.at_connector.code(), Code::unauthenticated);
+  EXPECT_EQ(outcome.at_acceptor.message(),
+            "coordinator: the peer did not prove that it holds this world's key");
   EXPECT_NE(outcome.at_connector.message().find("rank 0 refused us"), std::string::npos);
 }
 
