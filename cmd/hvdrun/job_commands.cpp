@@ -23,6 +23,7 @@
 #include "cmd/hvdrun/status_text.h"
 #include "cmd/hvdrun/top_command.h"
 #include "discovery/host_words.h"
+#include "driver/join/join_tokens.h"
 #include "driver/journal/replay.h"
 
 namespace hvd::cli {
@@ -87,8 +88,6 @@ struct JobCommandParser {
   }
 };
 
-constexpr std::uint32_t kMostOfTerm = 1'000'000'000;  // of a join token: seconds, and uses
-
 // "90s", "30m", "12h", "7d", or seconds.
 std::optional<std::chrono::seconds> time_from(std::string_view text) {
   constexpr std::array<std::pair<char, std::uint64_t>, 4> kUnits{
@@ -101,7 +100,7 @@ std::optional<std::chrono::seconds> time_from(std::string_view text) {
     break;
   }
   const auto number = parse_number<std::uint32_t>(text);
-  if (!number || *number * unit > kMostOfTerm) return std::nullopt;
+  if (!number || *number * unit > driver::join::JoinTokenTerms::kMost) return std::nullopt;
   return std::chrono::seconds(*number * unit);
 }
 
@@ -117,7 +116,7 @@ Status read_terms(JobCommandParser& parser) {
   }
   if (parser.uses) {
     const auto uses = parse_number<std::uint32_t>(*parser.uses);
-    if (!uses || *uses > kMostOfTerm) {
+    if (!uses || *uses > driver::join::JoinTokenTerms::kMost) {
       return usage(cat("--uses=", *parser.uses, ": must be a number of agents, or 0"));
     }
     token.uses = *uses;

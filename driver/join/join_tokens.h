@@ -25,6 +25,8 @@
 namespace hvd::driver::join {
 
 struct JoinTokenTerms {
+  static constexpr std::uint32_t kMost = 1'000'000'000;  // seconds, and uses
+
   std::string host;              // the only one that may join by it; empty: any
   std::chrono::seconds time{0};  // that it holds; 0: as long as the job
   std::uint32_t uses = 0;        // agents that may join by it; 0: any number

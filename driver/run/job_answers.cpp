@@ -16,8 +16,6 @@
 namespace hvd::driver {
 namespace {
 
-constexpr std::uint64_t kMostOfTerm = 1'000'000'000;  // of a join token: seconds, and uses
-
 std::string text_of(const nlohmann::json& document, int indent) {
   return document.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -43,8 +41,8 @@ Result<TokenRequest> token_request_from(std::string_view text) {
   };
   const auto read_number = [&](const char* name, std::uint32_t& into) {
     if (!json.contains(name)) return;
-    sound =
-        sound && json[name].is_number_unsigned() && json[name].get<std::uint64_t>() <= kMostOfTerm;
+    sound = sound && json[name].is_number_unsigned() &&
+            json[name].get<std::uint64_t>() <= join::JoinTokenTerms::kMost;
     if (sound) into = json[name];
   };
   std::uint32_t seconds = 0;

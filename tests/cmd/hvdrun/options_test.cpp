@@ -162,6 +162,8 @@ TEST(Options, WhatAJoinTokenCannotBeIsAnErrorOfUsage) {
       {{"token", "new", "--expires", "-1s"}, "--expires=-1s: must be a time"},
       {{"token", "new", "--expires", "s"}, "--expires=s: must be a time"},
       {{"token", "new", "--expires", "4000000000d"}, "must be a time"},
+      {{"token", "new", "--expires", "1000000001"}, "--expires=1000000001: must be a time"},
+      {{"token", "new", "--uses", "1000000001"}, "--uses=1000000001: must be a number"},
       {{"token", "new", "--uses", "many"}, "--uses=many: must be a number"},
       {{"token", "new", "--uses", "-1"}, "--uses=-1: must be a number"},
       {{"token", "new", "--host", "a b"}, "--host"},
