@@ -63,9 +63,15 @@ std::optional<std::uint64_t> kills_in(const std::string& text) {
   return std::nullopt;
 }
 
-std::uint64_t limit_in(const std::string& group, const Files& files) {
-  const auto limit = parse_number<std::uint64_t>(trim(read_proc_file(group + files.limit)));
+std::uint64_t limit_in(const std::string& group, const char* file) {
+  const auto limit = parse_number<std::uint64_t>(trim(read_proc_file(group + file)));
   return std::min(limit.value_or(kNoLimit), kNoLimit);
+}
+
+std::uint64_t least_limit_in(const std::vector<std::string>& groups, const char* file) {
+  std::uint64_t least = kNoLimit;
+  for (const std::string& group : groups) least = std::min(least, limit_in(group, file));
+  return least;
 }
 
 // Those of `found` below its only group. A limit holds for all below.
@@ -80,7 +86,7 @@ void look_below(std::map<std::string, MemoryEvents>& found, const Files& files) 
     const auto kills = kills_in(read_proc_file(group + files.events));
     const auto above = found.find(next->path().parent_path().string());
     if (!kills || above == found.end()) continue;
-    found[group] = {*kills, std::min(above->second.limit, limit_in(group, files))};
+    found[group] = {*kills, std::min(above->second.limit, limit_in(group, files.limit))};
   }
 }
 
@@ -88,15 +94,13 @@ void look_below(std::map<std::string, MemoryEvents>& found, const Files& files) 
 std::map<std::string, MemoryEvents> look(const std::filesystem::path& root, const std::string& path,
                                          const Files& files) {
   std::map<std::string, MemoryEvents> found;
-  std::uint64_t limit = kNoLimit;
   const auto groups = groups_to_root(root, path);
   for (const std::string& group : groups) {
     const auto kills = kills_in(read_proc_file(group + files.events));
     if (found.empty() && kills) found[group].kills = *kills;
-    limit = std::min(limit, limit_in(group, files));
   }
   if (found.empty()) return found;
-  found.begin()->second.limit = limit;
+  found.begin()->second.limit = least_limit_in(groups, files.limit);
   if (files.are_local && found.begin()->first != groups.back()) look_below(found, files);
   for (auto& [group, events] : found) {
     if (events.limit == kNoLimit) events.limit = 0;
@@ -105,6 +109,24 @@ std::map<std::string, MemoryEvents> look(const std::filesystem::path& root, cons
 }
 
 }  // namespace
+
+std::uint64_t memory_and_swap_within(std::uint64_t memory, std::uint64_t swap,
+                                     std::string_view membership,
+                                     const std::filesystem::path& root) {
+  std::uint64_t both = memory + swap;
+  for (const auto& one : read_memberships(membership)) {
+    if (!one.has("memory") && !one.controllers.empty()) continue;
+    const auto groups = groups_to_root(root / one.controllers, one.path);
+    if (one.controllers.empty()) {
+      swap = std::min(swap, least_limit_in(groups, "/memory.swap.max"));
+      memory = std::min(memory, least_limit_in(groups, kVersion2.limit));
+    } else {
+      both = std::min(both, least_limit_in(groups, "/memory.memsw.limit_in_bytes"));
+      memory = std::min(memory, least_limit_in(groups, kVersion1.limit));
+    }
+  }
+  return std::min(both, memory + swap);
+}
 
 std::map<std::string, MemoryEvents> memory_events(std::string_view membership,
                                                   const std::filesystem::path& root) {
@@ -120,7 +142,7 @@ std::map<std::string, MemoryEvents> memory_events(std::string_view membership,
 }
 
 std::map<std::string, MemoryEvents> memory_events(std::string_view membership) {
-  return memory_events(membership, "/sys/fs/cgroup");
+  return memory_events(membership, kControlGroups);
 }
 
 std::map<std::string, MemoryEvents> own_memory_events() {

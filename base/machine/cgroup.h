@@ -24,6 +24,15 @@ std::vector<GroupMembership> read_memberships(std::string_view text);
 // the root is the container's own.
 std::vector<std::string> groups_to_root(const std::filesystem::path& root, std::string path);
 
+// Where the system shows them.
+inline constexpr const char* kControlGroups = "/sys/fs/cgroup";
+
+// Bytes of memory and swap together that a process of these groups may use on a machine with so
+// much of both: each group on the way to the root may limit either, or, in version 1, their sum.
+std::uint64_t memory_and_swap_within(std::uint64_t memory, std::uint64_t swap,
+                                     std::string_view membership,
+                                     const std::filesystem::path& root);
+
 // How often the kernel has killed a process for want of memory in this one's control group and in
 // those below it, as memory.events.local, memory.events (version 2 of control groups) and
 // memory.oom_control (version 1) count it, and the least memory limit of the groups on the way to

@@ -9,6 +9,9 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include "base/machine/cgroup.h"
+#include "base/machine/proc.h"
+
 namespace hvd {
 
 std::string machine_name() {
@@ -19,7 +22,9 @@ std::string machine_name() {
 std::uint64_t memory_and_swap() {
   struct sysinfo machine {};
   ::sysinfo(&machine);
-  return std::uint64_t{machine.totalram + machine.totalswap} * machine.mem_unit;
+  return memory_and_swap_within(std::uint64_t{machine.totalram} * machine.mem_unit,
+                                std::uint64_t{machine.totalswap} * machine.mem_unit,
+                                read_proc_file("/proc/self/cgroup"), kControlGroups);
 }
 
 std::vector<Interface> machine_interfaces() {

@@ -23,7 +23,8 @@ struct Interface {
 // Every address of every interface that is up, loopback and link-local ones too.
 std::vector<Interface> machine_interfaces();
 
-// Bytes of memory and swap that the machine has in all, whoever uses them.
+// Bytes of memory and swap that the machine has in all, whoever uses them, or that the control
+// groups of this process leave it.
 std::uint64_t memory_and_swap();
 
 // Lets this process open as many files as it may at all; what people's shells allow by default is

@@ -282,8 +282,8 @@ class Transfer {
     }
     if (const auto memory = memory_and_swap(); total_ > memory) {
       return {Code::resource_exhausted,
-              cat("the state of rank ", first(), " has ", total_, " bytes, and this machine has ",
-                  memory, " bytes of memory and swap")};
+              cat("the state of rank ", first(), " has ", total_,
+                  " bytes, and this process may use ", memory, " bytes of memory and swap")};
     }
     return {};
   }

@@ -9,6 +9,7 @@
 namespace hvd {
 namespace {
 
+// Files of control groups.
 class OutOfMemory : public testing::Test {
  protected:
   void write(const std::string& file, const std::string& text) const {
@@ -90,6 +91,44 @@ TEST_F(OutOfMemory, NothingBelowTheRootCounts) {
   write("memory/memory.oom_control", "oom_kill 2");
   write("memory/a/memory.oom_control", "oom_kill 1");
   EXPECT_EQ(memory_events("4:memory:/\n", root()).size(), 1U);
+}
+
+class MemoryAndSwap : public OutOfMemory {
+ protected:
+  // On a machine with 1,000 bytes of memory and 100 of swap.
+  std::uint64_t within(const std::string& membership) const {
+    return memory_and_swap_within(1'000, 100, membership, root());
+  }
+};
+
+TEST_F(MemoryAndSwap, AreThoseOfTheMachineWithoutLimits) {
+  EXPECT_EQ(within(""), 1'100U);
+  write("a/memory.max", "max");
+  write("a/memory.swap.max", "max");
+  write("memory/a/memory.limit_in_bytes", "9223372036854771712");
+  write("memory/a/memory.memsw.limit_in_bytes", "9223372036854771712");
+  EXPECT_EQ(within("4:memory:/a\n0::/a\n"), 1'100U);
+  write("a/memory.max", "2000");
+  EXPECT_EQ(within("0::/a\n"), 1'100U) << "more than there is";
+}
+
+TEST_F(MemoryAndSwap, AreLimitedByEachGroupOnTheWayToTheRoot) {
+  write("a/b/memory.max", "700");
+  EXPECT_EQ(within("0::/a/b\n"), 800U);
+  write("a/memory.max", "500");
+  write("a/b/memory.swap.max", "0");
+  EXPECT_EQ(within("0::/a/b\n"), 500U);
+  EXPECT_EQ(within("0::/a\n"), 600U) << "the limit of swap is another group's";
+  write("memory.max", "300");
+  EXPECT_EQ(within("0::/elsewhere/outside/this/container\n"), 400U);
+  EXPECT_EQ(within("5:cpu:/a\n"), 1'100U);
+}
+
+TEST_F(MemoryAndSwap, AreLimitedByGroupsOfVersion1) {
+  write("memory/a/memory.limit_in_bytes", "700");
+  EXPECT_EQ(within("4:memory:/a/b\n"), 800U);
+  write("memory/memory.memsw.limit_in_bytes", "750");
+  EXPECT_EQ(within("4:memory:/a/b\n"), 750U);
 }
 
 }  // namespace
