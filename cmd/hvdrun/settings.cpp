@@ -83,7 +83,10 @@ Result<SocketAddress> parse_page_address(std::string_view text) {
     const auto port = parse_number<std::uint16_t>(text.substr(colon + 1));
     if (port) return SocketAddress{{}, *port};
   }
-  return rendezvous::parse_bind_address(text);
+  auto address = rendezvous::parse_bind_address(text);
+  if (address.ok()) return address;
+  return Status(address.status().code(), cat(address.status().message(), ", nor ", kOwnLoopback,
+                                             ":PORT (a loopback address of the job's own)"));
 }
 
 Result<std::string> setting_value(const Knob& setting, std::string_view text,

@@ -99,7 +99,7 @@ std::vector<WrongInput> wrong_settings() {
       {"PageAtALoopbackPortThatIsNone",
        {"--status-page=loopback:70000", "./p"},
        2,
-       {"loopback:70000"}},
+       {"--status-page: \"loopback:70000\" is not ADDRESS:PORT", ", nor loopback:PORT"}},
       {"PageAtNothing", {"--status-page=", "./p"}, 2, {"--status-page: needs a value"}},
       {"PageOfTwoJobs", {"page", "a", "b"}, 2, {"hvdrun page: unexpected argument"}},
       {"PageOfNoJob", {"page", "no-such-job"}, 1, {"no job \"no-such-job\""}},
