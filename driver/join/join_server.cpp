@@ -1,8 +1,6 @@
 #include "driver/join/join_server.h"
 
-#include <algorithm>
 #include <array>
-#include <cctype>
 #include <optional>
 #include <set>
 #include <utility>
@@ -22,6 +20,7 @@
 #include "base/text.h"
 #include "base/versions.h"
 #include "base/wire.h"
+#include "discovery/host_words.h"
 #include "driver/join/tls_tunnel.h"
 
 namespace hvd::driver::join {
@@ -59,20 +58,9 @@ using boost::system::error_code;
 constexpr std::size_t kMaxJoinFrame = 4096;
 // More than a TLS handshake and a Join ever take.
 constexpr std::size_t kMaxHandshakeBytes = std::size_t{32} << 10;
-constexpr std::size_t kMaxHostName = 300;
 constexpr std::size_t kMaxReported = 1000;  // refusals that are not reported again
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::size_t kShareOfDescriptors = 4;  // one in so many is for pending handshakes
-
-// Host names appear in messages and in the environment of workers. One that begins with '-' would
-// be taken for an option somewhere.
-bool is_host_name(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxHostName && name.front() != '-' &&
-         std::all_of(name.begin(), name.end(), [](const char character) {
-           return std::isalnum(static_cast<unsigned char>(character)) != 0 ||
-                  std::string_view(".-_:[]%").find(character) != std::string_view::npos;
-         });
-}
 
 bool is_final(Code code) {
   return code == Code::invalid_argument || code == Code::not_found ||
@@ -256,8 +244,9 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
       }
       const auto join = join_link::Join::decode(frame.payload);
       if (!join.ok()) return refuse({join.status().message(), true});
-      if (!is_host_name(join->host)) {
-        return refuse({cat("invalid host name ", quoted(join->host)), true});
+      // Host names appear in messages and in the environment of workers.
+      if (const Status name = discovery::check_host_name(join->host); !name.ok()) {
+        return refuse({name.message(), true});
       }
       if (join->slots < 1 || join->slots > kMaxSlots) {
         return refuse(

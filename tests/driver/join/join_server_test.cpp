@@ -476,10 +476,14 @@ TEST(JoinServer, AJoinMessageIsCheckedAndAnswered) {
     const char* reason;
   } rows[] = {
       {{"another build", "h1", 1}, "its build is \"another build\""},
-      {{std::string(build_id()), "", 1}, "invalid host name"},
-      {{std::string(build_id()), "a\nb", 1}, "invalid host name"},
-      {{std::string(build_id()), "-a", 1}, "invalid host name"},
-      {{std::string(build_id()), std::string(301, 'a'), 1}, "invalid host name"},
+      {{std::string(build_id()), "", 1}, "the host's name is missing"},
+      {{std::string(build_id()), "a\nb", 1}, "the host's name \"a\\nb\" may only have"},
+      {{std::string(build_id()), "-a", 1}, "the host's name \"-a\" begins with '-'"},
+      {{std::string(build_id()), std::string(301, 'a'), 1}, "is longer than 253 characters"},
+      // As `hvdrun token --host` and `hvdrun agent --host` refuse them.
+      {{std::string(build_id()), "a:1", 1}, "the host's name \"a:1\" may only have"},
+      {{std::string(build_id()), "[::1]", 1}, "the host's name \"[::1]\" may only have"},
+      {{std::string(build_id()), "a%eth0", 1}, "the host's name \"a%eth0\" may only have"},
       {{std::string(build_id()), "h1", 0}, "it has 0 slots"},
       {{std::string(build_id()), "h1", -1}, "it has -1 slots"},
       {{std::string(build_id()), "h1", 1, {"zone=\x1b[31m"}}, "label \"zone="},
