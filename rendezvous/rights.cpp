@@ -15,15 +15,6 @@ Status refusal(std::string why) { return {Code::permission_denied, std::move(why
 // The number before the first point: of "3.1" and of "3.17.1" that is 3.
 std::string_view first_part(std::string_view text) { return text.substr(0, text.find('.')); }
 
-// GENERATION.SEQUENCE[.RUN] (worker/process/commit_id.h).
-bool is_commit(std::string_view text) {
-  const auto parts = split(text, '.');
-  return (parts.size() == 2 || parts.size() == 3) &&
-         std::all_of(parts.begin(), parts.end(), [](const std::string& part) {
-           return parse_number<std::uint64_t>(part).has_value();
-         });
-}
-
 }  // namespace
 
 void Rights::set_members(std::uint64_t generation, std::vector<Incarnation> members,
@@ -82,11 +73,11 @@ Status Rights::check_commit(Incarnation worker, std::string_view key, std::strin
                        " is not that"));
   }
 
-  const auto number = parse_number<std::uint64_t>(generation);
-  if (!is_commit(value)) return refusal(cat(quoted(value), " is not a commit"));
-  const auto newest =
-      std::max(in_force_, parse_number<std::uint64_t>(first_part(current)).value_or(0));
-  if (newest > number) {
+  const auto commit = commit_id_from_text(value);
+  if (!commit.ok()) return refusal(cat(quoted(value), " is not a commit"));
+  const auto before = commit_id_from_text(current);
+  const auto newest = std::max(in_force_, before.ok() ? before->generation : 0);
+  if (newest > commit->generation) {
     return refusal(
         cat("generation ", generation, " is over: generation ", newest, " has taken its place"));
   }

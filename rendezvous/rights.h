@@ -5,8 +5,7 @@
 //     world.<generation>.*      of a world that it is a member of: its own rank's entry, that it
 //                               has given up, and as rank 0 the process sets
 //     elastic                   the commits of a world that it is rank 0 of, until a newer one is
-//     in
-//                               force
+//                               in force
 //     anything else             all of it: these scopes are the program's own
 //
 // and anybody who may ask may read all of it. Pure, a value; for one thread.

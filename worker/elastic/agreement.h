@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/protocol/world_document.h"
 #include "base/status.h"
-#include "worker/process/commit_id.h"
 
 namespace hvd::worker {
 

@@ -9,9 +9,9 @@
 
 #include <hvd/elastic.h>
 
+#include "base/protocol/world_document.h"
 #include "worker/elastic/agreement.h"
 #include "worker/elastic/leave_watch.h"
-#include "worker/process/commit_id.h"
 
 namespace hvd::elastic::detail {
 
@@ -71,9 +71,9 @@ class Run {
     int times_ = 0;
   };
   // The program gives up a world: since this commit.
-  Repetitions<worker::CommitId> given_up_;
+  Repetitions<CommitId> given_up_;
   // What members send is altered: in this generation, since this commit.
-  Repetitions<std::pair<std::uint64_t, worker::CommitId>> altered_;
+  Repetitions<std::pair<std::uint64_t, CommitId>> altered_;
 };
 
 // Ends the process as a worker does that is not needed any more.

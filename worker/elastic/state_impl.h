@@ -44,7 +44,7 @@ class StateImpl {
   void forget() { progress_.forget(); }
   // The objects are what was committed last: commit() has thrown HostsUpdated.
   bool is_at_commit() const { return at_commit_; }
-  worker::CommitId newest_commit() { return progress_.store().holds(); }
+  CommitId newest_commit() { return progress_.store().holds(); }
   bool running = false;
 
  private:

@@ -4,6 +4,21 @@
 
 namespace hvd::worker {
 
+void MarkWriter::found(CommitId mark, std::uint64_t version) {
+  version_ = version;
+  if (mark == id_) {
+    next_ = Next::written;  // by the write that was in doubt
+  } else {
+    const bool is_newer_world = mark.generation > id_.generation;
+    next_ = mark < id_ && !is_newer_world ? Next::write : Next::superseded;
+  }
+}
+
+void MarkWriter::wrote(std::uint64_t version) {
+  version_ = version;
+  next_ = Next::written;
+}
+
 Result<CommitId> RendezvousHighWater::read() {
   auto found = client_->get(kCommitScope, kHighWaterKey);
   if (found.status().code() == Code::not_found) {

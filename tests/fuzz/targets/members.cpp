@@ -1,10 +1,10 @@
 // What workers tell each other before their world is formed, and the texts that they keep in the
 // rendezvous. The first byte says which.
+#include "base/protocol/world_document.h"
 #include "runtime/control/introduction.h"
 #include "runtime/gpu/capability_exchange.h"
 #include "tests/fuzz/input.h"
 #include "worker/launch/launched_world.h"
-#include "worker/process/commit_id.h"
 #include "worker/process/set_table.h"
 
 namespace {
@@ -62,9 +62,9 @@ void read_sets(std::string_view bytes) {
 }
 
 void read_commit(std::string_view text) {
-  const auto id = worker::commit_id_from_text(text);
+  const auto id = commit_id_from_text(text);
   if (!id.ok()) return must_explain(id.status());
-  const auto again = worker::commit_id_from_text(worker::to_text(*id));
+  const auto again = commit_id_from_text(to_text(*id));
   must(again.ok() && *again == *id, "the number of a commit is read as it was written");
 }
 

@@ -7,41 +7,6 @@
 namespace hvd::worker {
 namespace {
 
-// ---- ids ----
-
-TEST(CommitId, of_a_later_world_is_newer_whatever_its_sequence) {
-  EXPECT_LT((CommitId{2, 900}), (CommitId{3, 0}));
-  EXPECT_LT((CommitId{3, 0}), (CommitId{3, 1}));
-  EXPECT_LT(CommitId(), (CommitId{1, 0}));
-  EXPECT_LT((CommitId{3, 17}), (CommitId{3, 0, 1}));
-  EXPECT_LT((CommitId{4, 17, 1}), (CommitId{3, 0, 2}));
-  EXPECT_TRUE(CommitId().none());
-  EXPECT_FALSE((CommitId{1, 0}).none());
-}
-
-TEST(CommitId, is_read_as_it_is_written) {
-  for (const CommitId id :
-       {CommitId{}, CommitId{3, 17}, CommitId{~std::uint64_t{0}, 1}, CommitId{3, 0, 2}}) {
-    const auto read = commit_id_from_text(to_text(id));
-    ASSERT_TRUE(read.ok()) << to_text(id);
-    EXPECT_EQ(*read, id);
-  }
-  EXPECT_EQ(to_text({3, 17}), "3.17");
-  EXPECT_EQ(to_text({3, 17, 1}), "3.17.1");
-}
-
-TEST(CommitId, is_not_made_of_anything_else) {
-  for (const char* const text :
-       {"", ".", "3", "3.", ".17", "3.17 ", " 3.17", "3.-1", "-3.1", "3.1.", "3.1.7.1", "a.b",
-        "3,17", "99999999999999999999.1", "+3.1", "0x3.1"}) {
-    const auto read = commit_id_from_text(text);
-    ASSERT_FALSE(read.ok()) << text;
-    EXPECT_EQ(read.status().code(), Code::data_loss) << text;
-    EXPECT_NE(read.status().message().find(cat("\"", text, "\"")), std::string::npos)
-        << read.status().message();
-  }
-}
-
 // ---- a commit ----
 
 Status agree_about(const std::vector<CommitId>& ids) {

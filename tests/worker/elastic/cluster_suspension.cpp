@@ -64,10 +64,9 @@ std::string SimulatedCluster::verdict_on_suspension(const action::Finish& finish
     return cat("suspended or not, with exit code ", finish.exit_code);
   }
   if (finish.suspended) {
-    return history_.is_saved()
-               ? ""
-               : cat("suspended, and the file holds ", worker::to_text(history_.saved()),
-                     ", where ", worker::to_text(history_.newest()), " was committed");
+    return history_.is_saved() ? ""
+                               : cat("suspended, and the file holds ", to_text(history_.saved()),
+                                     ", where ", to_text(history_.newest()), " was committed");
   }
   if (finish.exit_code == 0) {
     const bool is_plain = climate_.workers.plain;

@@ -8,7 +8,6 @@
 namespace hvd {
 
 using std::chrono::milliseconds;
-using worker::CommitId;
 namespace event = driver::event;
 
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "worker/process/commit_id.h"
+#include "worker/process/high_water.h"
 
 namespace hvd::worker {
 namespace {

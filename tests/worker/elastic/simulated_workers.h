@@ -23,7 +23,7 @@
 #include "tests/support/simulation.h"
 #include "tests/worker/elastic/training_history.h"
 #include "worker/elastic/kept_states.h"
-#include "worker/process/commit_id.h"
+#include "worker/process/high_water.h"
 #include "worker/process/world_follower.h"
 
 namespace hvd {
@@ -159,7 +159,7 @@ class SimulatedWorkers {
     done,
   };
   struct Answer {
-    worker::CommitId id;
+    CommitId id;
     std::optional<WorldDocument> next;
   };
   struct Process {
@@ -182,9 +182,9 @@ class SimulatedWorkers {
     worker::KeptStates states;
     std::array<int, 2> kept{TrainingHistory::kNothing, TrainingHistory::kNothing};
     int live = TrainingHistory::kNothing;
-    worker::CommitId ever_whole;  // and not spoiled since by itself
-    std::uint64_t sizes = 0;      // of the newest whole state: as a digest
-    bool has_frozen = true;       // in its own objects, before it has a whole state
+    CommitId ever_whole;      // and not spoiled since by itself
+    std::uint64_t sizes = 0;  // of the newest whole state: as a digest
+    bool has_frozen = true;   // in its own objects, before it has a whole state
 
     std::uint64_t finished = 0;  // the world in which all had come to the end
     std::uint64_t group = 0;     // the generation that it is connected with; 0: none
@@ -206,7 +206,7 @@ class SimulatedWorkers {
   struct Said {
     bool said = false;
     worker::Vote vote;
-    worker::CommitId mark;
+    CommitId mark;
     worker::Prepared prepared;
     bool has_frozen = true;
     int state = TrainingHistory::kNothing;
@@ -310,7 +310,7 @@ class SimulatedWorkers {
   bool is_work_done_ = false;
   int messages_ = 0;
   // In the rendezvous.
-  worker::CommitId mark_;
+  CommitId mark_;
   std::uint64_t mark_version_ = 0;
 };
 

@@ -6,9 +6,6 @@
 
 namespace hvd {
 
-using worker::CommitId;
-using worker::to_text;
-
 TrainingHistory::TrainingHistory(int samples, int batch, std::uint64_t seed)
     : samples_(samples), batch_(batch) {
   SamplerOptions options;

@@ -32,11 +32,11 @@ class TrainingHistory {
   int committed() const { return committed_state_; }
 
   // ---- what the workers agree about ----
-  void resumed(std::uint64_t generation, worker::CommitId id, int state);
+  void resumed(std::uint64_t generation, CommitId id, int state);
   // Rank 0 answers; `mark` stands in the rendezvous.
-  void decided(worker::CommitId id, int state, worker::CommitId mark);
-  void answered(worker::CommitId id, int state);
-  void mark_written(worker::CommitId before, worker::CommitId after);
+  void decided(CommitId id, int state, CommitId mark);
+  void answered(CommitId id, int state);
+  void mark_written(CommitId before, CommitId after);
   // The committed state is gone, and a loader begins anew.
   void loaded(std::uint64_t generation, int state);
   // All begin again from nothing.
@@ -47,12 +47,12 @@ class TrainingHistory {
   void begun() {
     if (is_finished_) wrong("work that was finished is begun again");
   }
-  worker::CommitId newest() const { return newest_; }
+  CommitId newest() const { return newest_; }
   // The state of that commit is in the state file.
-  void saved(worker::CommitId id) { saved_ = id; }
+  void saved(CommitId id) { saved_ = id; }
   // Whether the file holds the newest commit.
   bool is_saved() const { return !saved_.none() && saved_ == newest_; }
-  worker::CommitId saved() const { return saved_; }
+  CommitId saved() const { return saved_; }
   int commits() const { return commits_; }
 
   // At the end: the samples of all that was committed.
@@ -79,7 +79,7 @@ class TrainingHistory {
     std::vector<std::pair<int, int>> after;          // by the size of the world
   };
   struct Commit {
-    worker::CommitId id;
+    CommitId id;
     int state = 0;
   };
 
@@ -92,8 +92,8 @@ class TrainingHistory {
   std::vector<State> states_;
   std::map<std::uint64_t, Commit> last_commit_of_;  // of each world, decided
   std::map<std::uint64_t, Commit> resume_of_;
-  worker::CommitId newest_;  // decided
-  worker::CommitId saved_;   // in the state file
+  CommitId newest_;  // decided
+  CommitId saved_;   // in the state file
   int committed_state_ = 0;
   int commits_ = 0;
   bool is_finished_ = false;

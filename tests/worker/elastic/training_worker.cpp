@@ -7,7 +7,6 @@
 
 namespace hvd {
 
-using worker::CommitId;
 using worker::MarkWriter;
 using worker::Resume;
 namespace event = driver::event;
