@@ -1,7 +1,6 @@
 #include "base/frame.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/text.h"
 #include "base/wire.h"
@@ -25,12 +24,12 @@ void FrameDecoder::feed(std::string_view bytes) {
   larger.reserve(std::max(2 * buffer_.capacity(), buffer_.size() + bytes.size()));
   larger.append(buffer_).append(bytes);
   buffer_.swap(larger);
-  ::explicit_bzero(larger.data(), larger.size());
+  wipe(larger.data(), larger.size());
 }
 
 // Bytes that are not needed any more, at the beginning of those that are held.
 void FrameDecoder::drop(std::size_t count) {
-  ::explicit_bzero(buffer_.data() + consumed_, count);
+  wipe(buffer_.data() + consumed_, count);
   consumed_ += count;
   if (consumed_ == buffer_.size()) {
     buffer_.clear();
@@ -38,7 +37,7 @@ void FrameDecoder::drop(std::size_t count) {
   } else if (consumed_ > (std::size_t{1} << 20)) {
     std::string rest = buffer_.substr(consumed_);
     buffer_.swap(rest);
-    ::explicit_bzero(rest.data(), rest.size());
+    wipe(rest.data(), rest.size());
     consumed_ = 0;
   }
 }

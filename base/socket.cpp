@@ -222,7 +222,7 @@ Result<Frame> receive_frame(int fd, FrameDecoder& decoder, TimePoint deadline) {
     if (got > 0) {
       decoder.feed({buffer.data(), static_cast<std::size_t>(got)});
       // A worker gets its credential in such a frame.
-      ::explicit_bzero(buffer.data(), static_cast<std::size_t>(got));
+      wipe(buffer.data(), static_cast<std::size_t>(got));
     } else if (errno != EINTR && errno != EAGAIN) {
       return Status::from_errno("receive", errno);
     }

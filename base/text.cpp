@@ -6,6 +6,12 @@
 
 namespace hvd {
 
+void wipe(std::string& secret) {
+  secret.resize(secret.capacity());
+  wipe(secret.data(), secret.size());
+  secret.clear();
+}
+
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r\n\f\v";
   const auto first = text.find_first_not_of(kBlank);

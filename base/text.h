@@ -2,6 +2,8 @@
 #pragma once
 
 #include <charconv>
+#include <cstddef>
+#include <cstring>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -19,6 +21,10 @@ std::string cat(const Args&... args) {
   (out << ... << args);
   return std::move(out).str();
 }
+
+// Overwrites a secret, also where the compiler thinks that nobody reads it any more.
+inline void wipe(void* secret, std::size_t size) { ::explicit_bzero(secret, size); }
+void wipe(std::string& secret);  // all that it has room for; it is empty afterwards
 
 std::string_view trim(std::string_view text);
 // "a,b,,c" -> {"a", "b", "", "c"}; an empty text gives no fields.

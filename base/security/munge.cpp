@@ -84,7 +84,7 @@ struct Munge {
 // A secret in memory that the library has allocated.
 void wipe_and_free(void* memory, int size) {
   if (memory == nullptr) return;
-  if (size > 0) ::explicit_bzero(memory, static_cast<std::size_t>(size));
+  if (size > 0) wipe(memory, static_cast<std::size_t>(size));
   std::free(memory);  // NOLINT: the library has allocated it
 }
 

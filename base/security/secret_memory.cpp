@@ -89,16 +89,4 @@ void SecretBytes::assign(const void* bytes) {
 
 SecretBytes::~SecretBytes() { SecretPages::instance().give_back(bytes_); }
 
-void wipe(void* secret, std::size_t size) { ::explicit_bzero(secret, size); }
-
-void wipe(std::array<unsigned char, SecretBytes::kSize>& secret) {
-  wipe(secret.data(), secret.size());
-}
-
-void wipe(std::string& secret) {
-  secret.resize(secret.capacity());
-  wipe(secret.data(), secret.size());
-  secret.clear();
-}
-
 }  // namespace hvd

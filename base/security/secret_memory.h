@@ -9,7 +9,8 @@
 
 #include <array>
 #include <cstddef>
-#include <string>
+
+#include "base/text.h"
 
 namespace hvd {
 
@@ -34,10 +35,9 @@ class SecretBytes {
   unsigned char* bytes_;
 };
 
-// Overwrite a secret that was elsewhere on its way, also where the compiler thinks that nobody
-// reads it any more.
-void wipe(void* secret, std::size_t size);
-void wipe(std::array<unsigned char, SecretBytes::kSize>& secret);
-void wipe(std::string& secret);  // all that it has room for; it is empty afterwards
+// Overwrites a secret that was elsewhere on its way.
+inline void wipe(std::array<unsigned char, SecretBytes::kSize>& secret) {
+  wipe(secret.data(), secret.size());
+}
 
 }  // namespace hvd

@@ -5,9 +5,10 @@
 //
 // Memory still comes from malloc(), as from the functions of libstdc++ that these replace.
 #include <cstdlib>
-#include <cstring>
 #include <malloc.h>
 #include <new>
+
+#include "base/text.h"
 
 // The sanitizers have functions of their own here, which find more. Compilers name them in two
 // ways.
@@ -22,7 +23,7 @@ namespace {
 
 void wipe_and_free(void* memory) noexcept {
   if (memory == nullptr) return;
-  ::explicit_bzero(memory, ::malloc_usable_size(memory));
+  hvd::wipe(memory, ::malloc_usable_size(memory));
   std::free(memory);  // NOLINT: it comes from malloc() or aligned_alloc()
 }
 

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <unistd.h>
 #include <utility>
+
+#include "base/text.h"
 
 namespace hvd::agent {
 
@@ -15,7 +16,7 @@ Status DriverLink::receive() {
   if (got > 0) {
     decoder_.feed({buffer.data(), static_cast<std::size_t>(got)});
     // Credentials of workers are in some messages.
-    ::explicit_bzero(buffer.data(), static_cast<std::size_t>(got));
+    wipe(buffer.data(), static_cast<std::size_t>(got));
     return {};
   }
   if (got == 0) return {Code::unavailable, "the driver closed its end of the link"};

@@ -1,5 +1,4 @@
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -69,7 +68,7 @@ LoadedKey load_key(const std::string& file) {
   } else if (!loaded.has_passphrase) {
     loaded.error = cat(file, ": not a private key, or of a type that libssh does not support");
   }
-  ::explicit_bzero(text->data(), text->size());
+  wipe(*text);
   return loaded;
 }
 
