@@ -68,6 +68,7 @@ Status Coordinator::take(int from, const RequestList& message, TimePoint now) {
     join(message.joined, now);
   }
 
+  keeps_ids_ = keeps_ids_ || message.joins_soon || message.in_shutdown;
   in_shutdown_ = in_shutdown_ || message.in_shutdown;
   auto closing = message.closing;
   closing.unite(message.left);

@@ -73,6 +73,8 @@ class Coordinator {
   // Rank 0 is about to request this: deterministic mode needs the order.
   void note_order(const Request& request);
   bool any_in_shutdown() const { return in_shutdown_ || !closing_.empty(); }
+  // No id may leave the caches any more.
+  bool must_keep_ids() const { return keeps_ids_ || any_in_shutdown(); }
   bool all_left() const { return left_ == tree_.subtree(0); }
 
   // Applies to all later responses.
@@ -135,6 +137,7 @@ class Coordinator {
   std::unordered_multiset<TensorKeyView, TensorKeyHash, TensorKeyEqual> decided_;
   std::deque<ReadyTensor> ready_;
   TimePoint next_group_look_ = kNever;
+  bool keeps_ids_ = false;    // some rank joins or closes with calls in flight
   bool in_shutdown_ = false;  // some rank closes soon
   RankSet closing_;           // make no more calls
   RankSet left_;              // those of them that have none in flight

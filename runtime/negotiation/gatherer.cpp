@@ -39,6 +39,7 @@ Status Gatherer::take(int from, RequestList message, TimePoint now) {
     }
   }
 
+  pending_.joins_soon = pending_.joins_soon || message.joins_soon;
   pending_.in_shutdown = pending_.in_shutdown || message.in_shutdown;
   pending_.closing.unite(message.closing);
   pending_.left.unite(message.left);

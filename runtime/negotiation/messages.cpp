@@ -226,7 +226,7 @@ std::string encode_request_list(const RequestList& message) {
   }
 
   message.joined.encode(out);
-  out.boolean(message.in_shutdown);
+  out.boolean(message.joins_soon).boolean(message.in_shutdown);
   message.closing.encode(out);
   message.left.encode(out);
   out.u32(static_cast<std::uint32_t>(message.last_requests.size()));
@@ -260,6 +260,7 @@ Result<RequestList> decode_request_list(std::string_view payload, int world_size
   }
 
   auto joined = ranks();
+  message.joins_soon = in.boolean();
   message.in_shutdown = in.boolean();
   auto closing = joined ? ranks() : std::nullopt;
   auto left_ranks = closing ? ranks() : std::nullopt;
@@ -285,7 +286,7 @@ std::string encode_response_list(const ResponseList& message) {
   WireWriter out;
   out.u32(static_cast<std::uint32_t>(message.responses.size()));
   for (const auto& wire : message.responses) write_wire_response(out, wire);
-  out.boolean(message.forward_immediately).boolean(message.goodbye);
+  out.boolean(message.keeps_ids).boolean(message.forward_immediately).boolean(message.goodbye);
   return frame_of(Message::response_list, out);
 }
 
@@ -302,6 +303,7 @@ Result<ResponseList> decode_response_list(std::string_view payload, int world_si
     for (const auto& tensor : wire->tensors) most_cached += tensor.id ? 0 : 1;
     message.responses.push_back(std::move(*wire));
   }
+  message.keeps_ids = in.boolean();
   message.forward_immediately = in.boolean();
   message.goodbye = in.boolean();
   HVD_RETURN_IF_ERROR(in.finish("response list"));

@@ -85,14 +85,16 @@ struct RequestList {
   std::vector<CachedRequests> cached;
   std::vector<FullRequest> full;
   RankSet joined;
+  // A rank has called join() with calls in flight: it joins when no id leaves the caches any more.
+  bool joins_soon = false;
   // A rank has called shutdown() with calls in flight: it closes when it forwards immediately.
   bool in_shutdown = false;
   RankSet closing;  // these make no more calls; some may be in flight
   RankSet left;     // these have no calls in flight, either
   std::vector<LastRequest> last_requests;
   bool empty() const {
-    return cached.empty() && full.empty() && joined.empty() && !in_shutdown && closing.empty() &&
-           left.empty() && last_requests.empty();
+    return cached.empty() && full.empty() && joined.empty() && !joins_soon && !in_shutdown &&
+           closing.empty() && left.empty() && last_requests.empty();
   }
   friend bool operator==(const RequestList&, const RequestList&) = default;
 };
@@ -125,11 +127,13 @@ struct WireResponse {
 // From the root to all ranks.
 struct ResponseList {
   std::vector<WireResponse> responses;
-  // A rank has called shutdown(): the root needs to see every single request at once, and no id
-  // leaves the caches from now on, except with its process set.
+  // A rank joins or closes with calls in flight: no id leaves the caches from now on, except with
+  // its process set.
+  bool keeps_ids = false;
+  // A rank has called shutdown(): the root needs to see every single request at once.
   bool forward_immediately = false;
   bool goodbye = false;  // all ranks have left
-  bool empty() const { return responses.empty() && !forward_immediately && !goodbye; }
+  bool empty() const { return responses.empty() && !keeps_ids && !forward_immediately && !goodbye; }
 };
 
 // Whole frames.

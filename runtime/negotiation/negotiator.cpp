@@ -150,11 +150,20 @@ Status Negotiator::submit_pending(PendingRequests pending, TimePoint now) {
     const auto self = RankSet::of(static_cast<RankSet::Value>(rank_));
     pending.message.cached.push_back({self, std::move(ids)});
   }
+  if (!pending.message.joined.empty()) put_off_join(pending.message);
   return take(rank_, std::move(pending.message), now);
 }
 
-// A request by an id that leaves the caches is made again. So this rank closes only once no id
-// leaves them any more; rank 0, whose cache is the first to change, at once.
+// A request by an id that leaves the caches is made again. So this rank joins or closes only once
+// no id leaves them any more; rank 0, whose cache is the first to change, at once.
+void Negotiator::put_off_join(RequestList& message) {
+  if (asked_by_id_.empty() || told_that_ids_stay_) return;
+  message.joins_soon = true;
+  if (is_root()) return;
+  message.joined = {};
+  joins_when_told_ = true;
+}
+
 Status Negotiator::close(TimePoint now) {
   RequestList message;
   if (is_root() || told_to_forward_) {
@@ -166,7 +175,7 @@ Status Negotiator::close(TimePoint now) {
 }
 
 Status Negotiator::leave(TimePoint now) {
-  closes_when_told_ = false;
+  joins_when_told_ = closes_when_told_ = false;
   RequestList message;
   message.left = RankSet::of(static_cast<RankSet::Value>(rank_));
   return take(rank_, std::move(message), now);
@@ -187,6 +196,14 @@ Status Negotiator::from_child(int child, RequestList message, TimePoint now) {
 
 Status Negotiator::from_parent(ResponseList message, TimePoint now) {
   for (auto& wire : message.responses) HVD_RETURN_IF_ERROR(apply(std::move(wire), now));
+  if (message.keeps_ids) {
+    told_that_ids_stay_ = output_.down.keeps_ids = true;
+    if (std::exchange(joins_when_told_, false)) {
+      RequestList joins;
+      joins.joined = RankSet::of(static_cast<RankSet::Value>(rank_));
+      HVD_RETURN_IF_ERROR(take(rank_, std::move(joins), now));
+    }
+  }
   if (message.forward_immediately) {
     gatherer_->forward_immediately();
     told_to_forward_ = output_.down.forward_immediately = true;
@@ -197,7 +214,7 @@ Status Negotiator::from_parent(ResponseList message, TimePoint now) {
 }
 
 WireResponse Negotiator::wire_response_of(const Response& response) const {
-  const bool caching = may_cache_ && !(told_to_forward_ && cache_.is_full_for(response.tensors));
+  const bool caching = may_cache_ && !(told_that_ids_stay_ && cache_.is_full_for(response.tensors));
   WireResponse wire{
       response.kind,    response.process_set, {}, response.joined,       response.last_joined,
       response.new_set, response.error,       {}, response.hierarchical, response.link_speed,
@@ -364,6 +381,9 @@ Negotiator::Output Negotiator::work(TimePoint now, int under_way) {
     return std::exchange(output_, {});
   }
 
+  if (coordinator_->must_keep_ids() && !told_that_ids_stay_) {
+    told_that_ids_stay_ = output_.down.keeps_ids = true;
+  }
   if (coordinator_->any_in_shutdown() && !told_to_forward_) {
     told_to_forward_ = output_.down.forward_immediately = true;
   }

@@ -85,6 +85,7 @@ class Negotiator {
   struct PendingRequests;
   void add_request(Request request, PendingRequests& pending);
   Status submit_pending(PendingRequests pending, TimePoint now);
+  void put_off_join(RequestList& message);
   Status take(int from, RequestList message, TimePoint now);
   std::optional<CacheId> known_id(const Request& request) const;
   WireResponse wire_response_of(const Response& response) const;
@@ -118,6 +119,8 @@ class Negotiator {
   IntervalSet asked_by_id_;  // this rank's requests by id that are not answered yet
   CacheStats stats_;
   RankSet left_;
+  bool told_that_ids_stay_ = false;
+  bool joins_when_told_ = false;  // that ids stay
   bool told_to_forward_ = false;
   bool closes_when_told_ = false;  // to forward immediately
   bool may_cache_ = true;          // at the root, which says so with each response

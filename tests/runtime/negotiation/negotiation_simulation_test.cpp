@@ -387,6 +387,58 @@ TEST(NegotiationSimulation, InShutdownJustThoseCallsFailThatARankDoesNotMake) {
   EXPECT_GT(completed, 1'000U);
 }
 
+// Small caches: ids are under way when their tensors leave, and are asked for again in full.
+TEST(NegotiationSimulation, RanksJoinWithCallsInFlight) {
+  std::size_t answers = 0;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(cat("seed ", seed));
+    Config config;
+    config.cache_capacity = 1 + seed % 7;
+    config.deterministic = seed % 4 == 0;
+    const int size = 2 + static_cast<int>(seed % 17);
+    SimulatedWorld world(size, 1 + static_cast<int>(seed % 5), seed, config);
+    if (seed % 5 == 0) world.slowest_message(Time(400'000));  // gatherers forward rows in part
+    constexpr int kTensors = 8;
+    struct Rank {
+      int steps = 0;
+      int in_flight = 0;
+    };
+    std::vector<Rank> ranks(static_cast<std::size_t>(size));
+    const auto step = [&](int rank) {
+      auto& self = ranks[static_cast<std::size_t>(rank)];
+      for (int i = 0; i < kTensors; ++i) {
+        if (--self.steps < 0) break;  // in the middle of a step, too
+        ++self.in_flight;
+        world.submit(rank, {test::tensor(cat("t", i), 3)});
+      }
+      if (self.steps > 0) return;
+      ++self.in_flight;
+      world.submit(rank, {test::of_kind(Kind::join, std::string(kJoinName), {0})});
+    };
+    world.on_answer([&](int rank, const Request&, const SimulatedWorld::Answer& answer) {
+      EXPECT_TRUE(answer.ok) << answer.text;
+      ++answers;
+      auto& self = ranks[static_cast<std::size_t>(rank)];
+      if (--self.in_flight > 0) return;
+      if (self.steps > 0) {
+        world.after(Time(world.below(300)), [&, rank] { step(rank); });
+      } else {
+        world.leave(rank);
+      }
+    });
+    for (int rank = 0; rank < size; ++rank) {
+      ranks[static_cast<std::size_t>(rank)].steps = 1 + static_cast<int>(world.below(4 * kTensors));
+      world.after(Time(world.below(500)), [&, rank] { step(rank); });
+    }
+    world.run();
+    world.check_orders();
+    ASSERT_EQ(world.failure(), "");
+    ASSERT_EQ(world.in_flight(), 0U);
+    ASSERT_TRUE(world.all_said_goodbye());
+  }
+  EXPECT_GT(answers, 10'000U);
+}
+
 // Sets that their members add, use and remove, each in its own time, while all ranks reduce.
 TEST(NegotiationSimulation, MembersAddUseAndRemoveTheirSetsWhileTheWorldGoesOn) {
   for (unsigned seed = 0; seed < 100; ++seed) {
