@@ -159,7 +159,7 @@ bool TreeLinks::is_on_other_host(int rank) const {
 }
 
 // The kernel knows when data came, so that a neighbour is not lost because this rank was late to
-// read. Before a neighbour has said something it may still be connecting to its own parent.
+// read. One that has said nothing yet may still be connecting to its own parent.
 std::vector<TreeLinks::Received> TreeLinks::keep_alive(TimePoint now) {
   std::vector<Received> lost;
   const Duration limit = spec_.config.control_timeout;
@@ -171,9 +171,10 @@ std::vector<TreeLinks::Received> TreeLinks::keep_alive(TimePoint now) {
     if (!is_on_other_host(rank)) continue;
     if (neighbour.sent == neighbour.sent_before) send_bytes(neighbour, encode_alive());
     neighbour.sent_before = neighbour.sent;
-    if (neighbour.taken == 0) continue;
+    const bool may_connect = neighbour.taken == 0;
+    const Duration allowed = limit + (may_connect ? spec_.config.connect_timeout : Duration());
     const auto silent = time_since_data(neighbour.connection->fd());
-    if (!silent || *silent - stopped_since(now - *silent) <= limit) continue;
+    if (!silent || *silent - stopped_since(now - *silent) <= allowed) continue;
     lost.push_back(
         {rank,
          {},

@@ -266,6 +266,13 @@ TEST_F(LinksBetweenHosts, ANeighbourThatHasSpokenAndSaysNothingMoreIsLost) {
   EXPECT_FALSE(lost->is_malformed);
 }
 
+TEST_F(LinksBetweenHosts, ANeighbourThatNeverSpeaksIsLostWhenItMustBeConnected) {
+  parent_.spec.config.connect_timeout = std::chrono::milliseconds(20);
+  const auto lost = lost_by(Clock::now() + kLong);
+  ASSERT_TRUE(lost.has_value());
+  EXPECT_EQ(lost->lost.code(), Code::unavailable);
+}
+
 TEST_F(LinksBetweenHosts, ASignOfLifeIsHeardAndIsNoMessage) {
   child_.links->keep_alive(Clock::now());
   bool is_heard = false;
