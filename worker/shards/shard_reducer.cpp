@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -27,6 +28,7 @@ using worker::Subtree;
 
 // Sums are made in pieces that stay in the cache.
 constexpr std::size_t kBlockBytes = 8 << 10;
+constexpr std::chrono::hours kLongWait{1};
 
 // A place for each element of one type, of all gradients of that type.
 struct PlacedGradient {
@@ -97,6 +99,7 @@ class FirstError {
       if (!first_) first_ = std::current_exception();
     }
   }
+  bool is_there() const { return first_ != nullptr; }
   void rethrow() const {
     if (first_) std::rethrow_exception(first_);
   }
@@ -104,6 +107,19 @@ class FirstError {
  private:
   std::exception_ptr first_;
 };
+
+using Clock = std::chrono::steady_clock;
+
+// Whether all of the work has ended by then, well or not.
+bool has_ended(const Handle& work, Clock::time_point until, FirstError& error) {
+  bool ended = true;
+  error.keep([&] {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(until - std::min(until, Clock::now()));
+    ended = work.wait_for(left);
+  });
+  return ended;
+}
 
 // The gradients of one type: their sums of this step, and what becomes of them.
 class TypeSum {
@@ -159,6 +175,13 @@ class TypeSum {
     });
   }
 
+  // Nothing is in flight.
+  void end() {
+    arriving_.clear();
+    arrived_.clear();
+    gathering_ = {};
+  }
+
   // Each rank gets all subtrees of its part of the elements ...
   void hand_out(const Layout& layout, const ProcessSet& set) {
     std::vector<std::int64_t> splits;
@@ -166,7 +189,6 @@ class TypeSum {
       splits.push_back(static_cast<std::int64_t>(layout.count_of(rank, elements_)));
     }
     const std::vector<std::int64_t> nothing(splits.size(), 0);
-    arriving_.clear();
     for (std::size_t round = 0; round < layout.rounds; ++round) {
       const bool has_one = round < sums_.size();
       const ConstTensorView sent{has_one ? sums_[round].memory.data() : nullptr,
@@ -177,11 +199,9 @@ class TypeSum {
                                                 .process_set = set}));
     }
   }
-  // Throws the first error, when nothing is in flight any more.
-  void wait_for_parts() const {
-    FirstError error;
-    for (const auto& one : arriving_) error.keep([&one] { one.wait(); });
-    error.rethrow();
+  bool parts_are_there(Clock::time_point until, FirstError& error) const {
+    return std::all_of(arriving_.begin(), arriving_.end(),
+                       [&](const auto& one) { return has_ended(one, until, error); });
   }
 
   // ... adds them up along the tree, divides the sum by `divisor`, and tells all.
@@ -206,13 +226,14 @@ class TypeSum {
     gathering_ = allgather_async(ConstTensorView{sum, {static_cast<std::int64_t>(count)}, type_},
                                  {.name = cat(name_, ".sum"), .process_set = set});
   }
-  void wait_for_sum() const { gathering_.wait(); }
+  bool sum_is_there(Clock::time_point until, FirstError& error) const {
+    return has_ended(gathering_, until, error);
+  }
 
   // To the memory of the gradients.
   void spread() {
     const Tensor sum = gathering_.get();
     spread_from(static_cast<const std::byte*>(sum.data()));
-    arrived_.clear();
   }
   // The same in a world of one.
   void spread_own(int divisor) {
@@ -296,7 +317,9 @@ class ShardReducer::Impl {
   }
 
   void add(std::string name, const TensorView& gradient) {
-    if (begun_) throw InvalidArgumentError("ShardReducer::add(): a step has begun");
+    if (phase_ != Phase::idle) {
+      throw InvalidArgumentError("ShardReducer::add(): a step has begun");
+    }
     if (name.empty()) throw InvalidArgumentError("ShardReducer::add(): the name is empty");
     if (gradient.device != Device()) {
       throw InvalidArgumentError(
@@ -312,7 +335,7 @@ class ShardReducer::Impl {
                     .try_emplace(gradient.type, gradient.type,
                                  cat(options_.name, ".", runtime::type_name(gradient.type)))
                     .first->second;
-    reset();
+    forget();
     sum.add(std::move(name), gradient);
     places_.push_back({gradient.type, sum.gradients().size() - 1});
   }
@@ -330,10 +353,11 @@ class ShardReducer::Impl {
   }
 
   const std::vector<int>& begin(std::uint64_t step) {
+    refuse_in_flight("begin()");
     auto world = worker::ProcessWorld::instance().world_for("ShardReducer::begin()");
     const bool is_new_world = world_.owner_before(world) || world.owner_before(world_);
     const bool is_again = step_ == step;
-    if (!is_again) reset();
+    if (!is_again) forget();
     if (is_again || is_new_world) {
       agree(step);
       world_ = world;
@@ -341,11 +365,12 @@ class ShardReducer::Impl {
       set_layout({}, options_.process_set.size());
     }
     step_ = step;
-    begun_ = true;
+    phase_ = Phase::collecting;
     return layout_->missing;
   }
 
   void ready(int shard, std::span<const std::int64_t> samples) {
+    refuse_in_flight(cat("ready(", shard, ")"));
     begin_if_not();
     if (is_over() || shard != layout_->missing[next_]) {
       throw InvalidArgumentError(cat("ShardReducer::ready(", shard, "): ", next_text()));
@@ -355,39 +380,44 @@ class ShardReducer::Impl {
     ++next_;
   }
 
-  void synchronize() {
-    begin_if_not();
-    if (!is_over()) {
-      throw InvalidArgumentError(cat("ShardReducer::synchronize(): ", next_text()));
+  bool synchronize_until(Clock::time_point until) {
+    if (!in_flight()) {
+      begin_if_not();
+      if (!is_over()) {
+        throw InvalidArgumentError(cat("ShardReducer::synchronize(): ", next_text()));
+      }
+      if (layout_->size == 1) {
+        for (auto& [type, sum] : sums_) sum.spread_own(divisor());
+        if (ledger_ != nullptr) ledger_->add_samples(samples_);
+        end();
+        return true;
+      }
+      hand_out();
     }
-    const int divisor = options_.op == Average ? options_.shards : 1;
-    FirstError error;
-    const auto own = sample_numbers();
-    Future<Tensor> samples;
-    if (ledger_ != nullptr) {
-      samples = allgather_async(
-          own, {.name = cat(options_.name, ".samples"), .process_set = options_.process_set});
+
+    if (!advance(until)) return false;
+    if (!error_.is_there()) {
+      each([](TypeSum& sum) { sum.spread(); });
+      if (ledger_ != nullptr) error_.keep([&] { note(all_samples_.get()); });
     }
-    if (layout_->size == 1) {
-      for (auto& [type, sum] : sums_) sum.spread_own(divisor);
-    } else {
-      error.keep([&] { reduce(divisor); });
-    }
-    if (ledger_ != nullptr) error.keep([&] { note(samples.get()); });
-    // Another rank may not get the sum: then all come to this step again, in another world.
-    begun_ = false;
-    if (!step_) reset();
+    const FirstError error = std::exchange(error_, {});
+    end();
     error.rethrow();
+    return true;
   }
 
+  bool in_flight() const { return phase_ == Phase::handing_out || phase_ == Phase::gathering; }
+
   void reset() {
-    for (auto& [type, sum] : sums_) sum.keep({});
-    step_.reset();
-    samples_.clear();
-    begun_ = false;
+    wait_for_all();
+    error_ = {};
+    end();
+    forget();
   }
 
  private:
+  // A step is idle until its first call, and again at its end.
+  enum class Phase { idle, collecting, handing_out, gathering };
   struct Place {
     DataType type = DataType::float32;
     std::size_t index = 0;  // among the gradients of its type
@@ -397,11 +427,29 @@ class ShardReducer::Impl {
     return sums_.at(place.type).gradients()[place.index];
   }
 
+  void refuse_in_flight(const std::string& call) const {
+    if (!in_flight()) return;
+    throw InvalidArgumentError(
+        cat("ShardReducer::", call, ": synchronize_for() has not come to its end"));
+  }
   void begin_if_not() {
-    if (begun_) return;
-    reset();
+    if (phase_ != Phase::idle) return;
+    forget();
     set_layout({}, options_.process_set.size());
-    begun_ = true;
+    phase_ = Phase::collecting;
+  }
+  // Another rank may not get the sum: then all come to this step again, in another world. So what
+  // was computed in a step that has a number is kept.
+  void end() {
+    for (auto& [type, sum] : sums_) sum.end();
+    all_samples_ = {};
+    phase_ = Phase::idle;
+    if (!step_) forget();
+  }
+  void forget() {
+    for (auto& [type, sum] : sums_) sum.keep({});
+    samples_.clear();
+    step_.reset();
   }
 
   // From the subtrees whose sums the ranks have.
@@ -489,20 +537,52 @@ class ShardReducer::Impl {
     ledger_->add_samples(samples);
   }
 
-  void reduce(int divisor) {
-    FirstError error;
-    const auto each = [&](const auto& step) {
-      for (auto& one : sums_) error.keep([&] { step(one.second); });
-    };
+  int divisor() const { return options_.op == Average ? options_.shards : 1; }
+
+  template <typename Step>
+  void each(const Step& step) {
+    for (auto& one : sums_) error_.keep([&] { step(one.second); });
+  }
+  template <typename Step>
+  bool all(const Step& step) {
+    return std::all_of(sums_.begin(), sums_.end(),
+                       [&](const auto& one) { return step(one.second); });
+  }
+
+  void hand_out() {
+    phase_ = Phase::handing_out;
     each([&](TypeSum& sum) { sum.hand_out(*layout_, options_.process_set); });
-    each([](const TypeSum& sum) { sum.wait_for_parts(); });
-    error.rethrow();
-
-    each([&](TypeSum& sum) { sum.add_up(*layout_, divisor, options_.process_set); });
-    each([](const TypeSum& sum) { sum.wait_for_sum(); });
-    error.rethrow();
-
-    each([](TypeSum& sum) { sum.spread(); });
+    if (ledger_ == nullptr) return;
+    sent_samples_ = sample_numbers();
+    error_.keep([&] {
+      all_samples_ = allgather_async(sent_samples_, {.name = cat(options_.name, ".samples"),
+                                                     .process_set = options_.process_set});
+    });
+  }
+  // Whether all is there, or an error and nothing in flight.
+  bool advance(Clock::time_point until) {
+    if (phase_ == Phase::handing_out) {
+      if (!all([&](const TypeSum& sum) { return sum.parts_are_there(until, error_); })) {
+        return false;
+      }
+      if (error_.is_there()) return samples_are_there(until);
+      phase_ = Phase::gathering;
+      each([&](TypeSum& sum) { sum.add_up(*layout_, divisor(), options_.process_set); });
+    }
+    return all([&](const TypeSum& sum) { return sum.sum_is_there(until, error_); }) &&
+           samples_are_there(until);
+  }
+  bool samples_are_there(Clock::time_point until) {
+    return ledger_ == nullptr || has_ended(all_samples_, until, error_);
+  }
+  // It has the memory that collectives read and write.
+  void wait_for_all() {
+    if (!in_flight()) return;
+    while (!all([&](const TypeSum& sum) {
+      const auto until = Clock::now() + kLongWait;
+      return sum.parts_are_there(until, error_) && sum.sum_is_there(until, error_);
+    }) || !samples_are_there(Clock::now() + kLongWait)) {
+    }
   }
 
   ShardReducerOptions options_;
@@ -513,9 +593,12 @@ class ShardReducer::Impl {
   std::optional<std::uint64_t> step_;    // of the sums; nothing: they are forgotten at the next one
   std::weak_ptr<runtime::World> world_;  // in which the ranks have told each other what they have
   std::size_t next_ = 0;                 // among the missing shards
-  bool begun_ = false;
+  Phase phase_ = Phase::idle;
+  FirstError error_;  // of what is in flight
   worker::Ledger* const ledger_ = worker::Ledger::of_process();
   worker::ShardSamples samples_;  // of the shards whose sums are here, if there is a ledger
+  std::vector<std::int64_t> sent_samples_;
+  Future<Tensor> all_samples_;
 };
 
 ShardReducer::ShardReducer(ShardReducerOptions options)
@@ -532,7 +615,14 @@ const std::vector<int>& ShardReducer::begin(std::uint64_t step) { return impl_->
 void ShardReducer::ready(int shard, std::span<const std::int64_t> samples) {
   impl_->ready(shard, samples);
 }
-void ShardReducer::synchronize() { impl_->synchronize(); }
+void ShardReducer::synchronize() {
+  while (!impl_->synchronize_until(Clock::now() + kLongWait)) {
+  }
+}
+bool ShardReducer::synchronize_for(std::chrono::milliseconds timeout) {
+  return impl_->synchronize_until(Clock::now() + timeout);
+}
+bool ShardReducer::in_flight() const { return impl_->in_flight(); }
 void ShardReducer::reset() { impl_->reset(); }
 
 }  // namespace hvd

@@ -64,6 +64,20 @@ ShardRandom::result_type ShardRandom::operator()() {
   return block_[used_++];
 }
 
+void ShardRandom::discard(std::uint64_t count) {
+  const auto left = static_cast<std::uint64_t>(4 - used_);
+  if (count <= left) {
+    used_ += static_cast<int>(count);
+    return;
+  }
+  count -= left;
+  counter_[0] += static_cast<std::uint32_t>(count / 4);
+  used_ = 4;
+  if (count % 4 == 0) return;
+  next_block();
+  used_ = static_cast<int>(count % 4);
+}
+
 void ShardRandom::next_block() {
   std::copy(std::begin(counter_), std::end(counter_), block_);
   std::uint32_t key0 = key_[0];

@@ -1,5 +1,6 @@
 // hvd::ShardReducer, by as many ranks as there are: `hvd_shards_program SCENARIO`.
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -74,8 +75,36 @@ void check_shards(int shards, hvd::ReduceOp op) {
   }
 }
 
+// The last rank begins when the others have waited in vain.
+void in_slices() {
+  hvd::ShardReducer reducer({.shards = 8});
+  Floats weight(1000);
+  reducer.add("weight", weight);
+  const auto step = [&] {
+    for (const int shard : reducer.own()) {
+      weight.assign(1000, static_cast<float>(shard));
+      reducer.ready(shard);
+    }
+  };
+  step();
+  const bool is_last = hvd::rank() == hvd::size() - 1;
+  if (hvd::size() > 1 && !is_last) {
+    while (reducer.synchronize_for(std::chrono::milliseconds(1))) {
+    }
+    check::that(reducer.in_flight(), "it waits for the last rank");
+    check::throws<hvd::InvalidArgumentError>("in the middle", {"synchronize_for()"},
+                                             [&] { reducer.ready(reducer.own().first); });
+  }
+  hvd::barrier();
+  while (!reducer.synchronize_for(std::chrono::milliseconds(1))) {
+  }
+  check::that(!reducer.in_flight(), "it is at its end");
+  same(weight, Floats(1000, 3.5F), "in slices");
+}
+
 void work() {
   hvd::init();
+  in_slices();
   for (const int shards : {1, 2, 13, 16, 64}) {
     check_shards(shards, hvd::Sum);
     check_shards(shards, hvd::Average);

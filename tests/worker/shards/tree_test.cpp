@@ -3,10 +3,13 @@
 #include "worker/shards/tree.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <random>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <hvd/error.h>
 
@@ -188,6 +191,20 @@ TEST(ShardRandomNumbers, AreThoseOfPhilox) {
               for (int i = 0; i < 4; ++i) again();
               return again();
             })());
+}
+
+TEST(ShardRandomNumbers, CanBePassedOver) {
+  std::vector<std::uint32_t> numbers(20);
+  ShardRandom in_order(1, 2, 3);
+  for (auto& number : numbers) number = in_order();
+  for (std::size_t drawn = 0; drawn < 6; ++drawn) {
+    for (std::size_t passed = 0; passed + drawn < numbers.size(); ++passed) {
+      ShardRandom random(1, 2, 3);
+      for (std::size_t i = 0; i < drawn; ++i) random();
+      random.discard(passed);
+      EXPECT_EQ(random(), numbers[drawn + passed]) << passed << " after " << drawn;
+    }
+  }
 }
 
 TEST(ShardRandomNumbers, DifferBetweenSeedsShardsAndSteps) {

@@ -28,6 +28,7 @@
 // (compare ReproRed, which does the same for reductions of MPI).
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -94,6 +95,8 @@ class HVD_API ShardRandom {
   result_type operator()();
   // From 0 to below 1, in steps of 2^-24: exact in float.
   float uniform() { return static_cast<float>((*this)() >> 8) * 0x1p-24F; }
+  // Passes over so many numbers, at once.
+  void discard(std::uint64_t count);
 
  private:
   void next_block();
@@ -123,9 +126,9 @@ struct ShardReducerOptions {
 // gradients that are the same bits whenever they are computed.
 //
 // Ownership: the memory of gradients is the caller's, of the host, and read by ready() and written
-// by synchronize() only. The reducer has as many bytes as all gradients for each subtree that a
-// rank has: one where shards / size is a power of two, at most 2 log2(shards), more in a step that
-// is repeated, and twice those while it synchronizes.
+// by synchronize() only: when it returns, hvd uses none of it. The reducer has as many bytes as all
+// gradients for each subtree that a rank has: one where shards / size is a power of two, at most
+// 2 log2(shards), more in a step that is repeated, and twice those while it synchronizes.
 //
 // For one thread. Errors are those of hvd/error.h; after one that synchronize() throws the values
 // of the gradients are not defined.
@@ -133,6 +136,7 @@ class HVD_API ShardReducer {
  public:
   // Throws InvalidArgumentError for a number of shards that cannot be, or another operation.
   explicit ShardReducer(ShardReducerOptions options);
+  // Blocks as reset() does.
   ~ShardReducer();
   ShardReducer(const ShardReducer&) = delete;
   ShardReducer& operator=(const ShardReducer&) = delete;
@@ -159,7 +163,13 @@ class HVD_API ShardReducer {
   // Blocks until the gradients are those of all shards. Throws InvalidArgumentError if a shard of
   // this rank is missing.
   void synchronize();
-  // Forgets the step, and what was computed in it.
+  // The same, for at most so long. False: it goes on, and the next call waits for the rest. Until
+  // one has returned true or has thrown, ready() is refused.
+  bool synchronize_for(std::chrono::milliseconds timeout);
+  // Whether synchronize_for() has returned false, and collectives are under way.
+  bool in_flight() const;
+  // Forgets the step and what was computed in it; not in the middle of one that other ranks go on
+  // with. Blocks until nothing is in flight; after a failure of the world that is at once.
   void reset();
 
  private:
