@@ -45,6 +45,14 @@ void GradientList::check_options() const {
                     runtime::op_name(options_.op));
   }
 
+  if (options_.shards < 0) {
+    refuse_gradient("shards ", options_.shards, ": it must be 0, for none, or more");
+  }
+  if (options_.shards != 0 && options_.op != Average) {
+    refuse_gradient("shards ", options_.shards, " is there for average only, not for ",
+                    runtime::op_name(options_.op));
+  }
+
   if (options_.backward_passes_per_step < 1) {
     refuse_gradient("backward_passes_per_step ", options_.backward_passes_per_step,
                     ": it must be 1 or more");

@@ -279,6 +279,10 @@ Submission GradientReducer::Impl::submission_of(Gradient& gradient) const {
   work.prescale = 1 / options().gradient_predivide_factor;
   work.postscale = options().gradient_predivide_factor;
   if (options().average_over_passes) work.prescale /= passes_;
+  if (options().shards > 0) {
+    work.op = Sum;
+    work.postscale /= options().shards;
+  }
   work.compression = options().compression;
   work.process_set = options().process_set;
   if (gradient.events.size() == 1) {
@@ -336,8 +340,9 @@ void GradientReducer::Impl::collect_rows() {
     if (options().average_over_passes) {
       runtime::divide(type, gradient.values.data(), count, passes_);
     }
-    if (options().op == Average && parts[1].contributors > 0) {
-      runtime::divide(type, gradient.values.data(), count, parts[1].contributors);
+    const int divisor = options().shards > 0 ? options().shards : parts[1].contributors;
+    if (options().op == Average && divisor > 0) {
+      runtime::divide(type, gradient.values.data(), count, divisor);
     }
   }
 }

@@ -1,4 +1,5 @@
 // hvd::GradientReducer, by as many ranks as there are: `hvd_gradients_program SCENARIO`.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -245,6 +246,34 @@ void passes() {
   same(twice, Floats(2, average()), "averaged over passes");
 }
 
+// A rank has any number of shards, or none, and the average is that over all of them.
+void over_shards() {
+  for (const int shards : {1, 4, 5}) {
+    const auto own = hvd::shards_of(shards, hvd::rank(), hvd::size());
+    hvd::GradientReducer reducer(
+        {.name = "shards", .shards = shards, .backward_passes_per_step = std::max(1, own.size())});
+    Floats gradient(2);
+    reducer.add("w", gradient);
+    reducer.add_sparse("rows", {nullptr, {3, 1}, hvd::DataType::float32});
+    for (const int shard : own) {
+      for (auto& value : gradient) value += static_cast<float>(shard + 1);
+      reducer.ready("w");
+      std::vector<std::int64_t> index{1};
+      Floats value{static_cast<float>(shards)};
+      reducer.ready("rows", {index, hvd::shaped(value, {1, 1})});
+    }
+    reducer.synchronize();
+    // The sum of 1, 2 ... is divided by their number.
+    same(gradient, Floats(2, static_cast<float>(shards + 1) / 2), "over shards");
+    const auto rows = reducer.reduced(1);
+    float sum = 0;
+    for (std::int64_t i = 0; i < rows.values.elements(); ++i) {
+      sum += static_cast<const float*>(rows.values.data)[i];
+    }
+    same(Floats{sum}, Floats{static_cast<float>(shards)}, "rows over shards");
+  }
+}
+
 template <typename Index>
 void sparse_of(bool as_dense) {
   hvd::GradientReducer reducer({.backward_passes_per_step = 2,
@@ -391,6 +420,7 @@ void work() {
   moving();
   groups();
   passes();
+  over_shards();
   sparse();
   sets();
   threads();

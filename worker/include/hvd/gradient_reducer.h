@@ -54,6 +54,11 @@ struct GradientReducerOptions {
   // Average only: gradients are divided by it before they are added and multiplied by it after the
   // division by the number of ranks, for sums that are too large for the type.
   double gradient_predivide_factor = 1.0;
+  // Average only; above 0: over so many shards, in place of the ranks (hvd/shards.h), so that the
+  // batch of a step is the same in each world. A rank makes a pass for each shard that it has, and
+  // backward_passes_per_step is their number; one that has none calls next_step() and then
+  // synchronize().
+  int shards = 0;
   Compression compression = Compression::none;
   ProcessSet process_set = {};
   // A gradient goes out when it is ready for the n-th time; the caller adds up in its memory.
