@@ -86,6 +86,10 @@ Options parse_options(const std::vector<std::string>& arguments) {
       options.help = true;
       return options;
     }
+    if (flag == "--deterministic") {
+      options.deterministic = true;
+      continue;
+    }
     const auto equals = flag.find('=');
     const bool joined = flag.starts_with("--") && equals != std::string::npos;
     std::string value = joined ? flag.substr(equals + 1) : "";
@@ -107,6 +111,9 @@ Options parse_options(const std::vector<std::string>& arguments) {
     throw UsageError("--shards " + std::to_string(options.shards) + ": a batch of " +
                      std::to_string(options.batch) + " has fewer samples");
   }
+  if (options.deterministic && options.shards == 0) {
+    throw UsageError("--deterministic needs --shards");
+  }
   if (options.texts.empty()) options.texts = default_texts();
   return options;
 }
@@ -127,10 +134,11 @@ std::string usage() {
          "                    once (README.md and docs/ of the working directory)\n" +
          line("--steps N", "steps of training", defaults.steps) +
          line("--batch N", "samples of a step, over all workers together", defaults.batch) +
-         "  --shards N        parts of a batch whose gradients are added in an order of their own, "
-         "so "
-         "that\n"
-         "                    the weights have the same bits with any number of workers\n" +
+         "  --shards N        parts of a batch that the workers share out (as many as there are "
+         "workers)\n"
+         "  --deterministic   add the gradients of shards in an order of their own, so that the "
+         "weights\n"
+         "                    have the same bits with any number of workers\n" +
          line("--context N", "bytes seen before the one to predict", defaults.context) +
          line("--hidden N", "width of the hidden layer", defaults.hidden) +
          line("--embedding N", "numbers that stand for one byte", defaults.embedding) +

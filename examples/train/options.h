@@ -14,8 +14,9 @@ namespace train {
 struct Options {
   std::vector<std::filesystem::path> texts;  // files, or directories whose *.md files are read
   std::size_t steps = 400;
-  std::size_t batch = 256;   // samples of one step, over all workers together
-  std::size_t shards = 0;    // of each batch; 0: as many as there are workers
+  std::size_t batch = 256;  // samples of one step, over all workers together
+  std::size_t shards = 0;   // of each batch; 0: as many as there are workers
+  bool deterministic = false;
   std::size_t context = 12;  // bytes that the model sees before the one that it predicts
   std::size_t hidden = 128;
   std::size_t embedding = 16;

@@ -132,22 +132,32 @@ class Training {
     return {std::llround(std::min(loss, kTooMuch) * 1e6), std::isfinite(loss) ? 0 : 1};
   }
 
-  // Gradients that are summed over all workers, as they come, in one world.
+  // Gradients that are summed over all workers, as they come, in one world. Each worker adds up
+  // those of its parts first.
   class OverWorkers {
    public:
-    explicit OverWorkers(Model& model)
+    OverWorkers(Model& model, int parts)
         : model_(model),
+          parts_(parts),
           exact_(ExactSum::of(hvd::size())),
           reducer_({.op = hvd::Sum, .fill_zeros = &Model::fill_zeros}) {
       for (auto* const parameter : model.parameters()) {
         reducer_.add(parameter->name, parameter->gradient);
       }
     }
-    int parts() const { return hvd::size(); }
-    std::vector<int> begin(std::size_t /*step*/) { return {hvd::rank()}; }
+    int parts() const { return parts_; }
+    const std::vector<int>& begin(std::size_t /*step*/) {
+      drawn_.clear();
+      losses_ = losses_of(0);
+      const auto range = hvd::shards_of(parts_, hvd::rank(), hvd::size());
+      own_.clear();
+      for (const int part : range) own_.push_back(part);
+      return own_;
+    }
     void ready(const Share& share, std::size_t batch, const Losses& losses) {
-      drawn_ = share.samples;
-      losses_ = losses;
+      drawn_.insert(drawn_.end(), share.samples.begin(), share.samples.end());
+      for (std::size_t i = 0; i < losses.size(); ++i) losses_[i] += losses[i];
+      if (share.part != own_.back()) return;
       model_.round_gradients(exact_, 1.0F / static_cast<float>(batch));
       const auto there = model_.gradients_there();
       for (auto* const parameter : model_.parameters()) reducer_.ready(parameter->name, there);
@@ -156,20 +166,24 @@ class Training {
     const Losses& synchronize() {
       const auto summed = hvd::allreduce_async(losses_, {.name = "loss", .op = hvd::Sum});
       reducer_.synchronize();
+      reducer_.next_step();  // in which this worker may have no part
       summed.wait();
       return losses_;
     }
 
    private:
     Model& model_;
+    int parts_;
     ExactSum exact_;
     hvd::GradientReducer reducer_;
+    std::vector<int> own_;
     std::vector<std::int64_t> drawn_;
     Losses losses_;
   };
 
-  // The same over shards: the sum has the same bits with any number of workers. It outlives worlds:
-  // those who are left when a worker is lost in a step do its shards again, and no others.
+  // The same in the order of the shards: the sum has the same bits with any number of workers. It
+  // outlives worlds: those who are left when a worker is lost in a step do its shards again, and no
+  // others.
   class OverShards {
    public:
     OverShards(Model& model, int shards)
@@ -211,17 +225,16 @@ class Training {
   void train() {
     begin();
     for (auto* const parameter : model_.parameters()) Model::fill_zeros(parameter->gradient);
-    if (options_.shards == 0) {
-      OverWorkers sums(model_);
+    const int shards = static_cast<int>(options_.shards);
+    if (!options_.deterministic) {
+      OverWorkers sums(model_, shards == 0 ? hvd::size() : shards);
       train_with(sums);
     } else if constexpr (requires(Model & model) { model.scale_gradients(1.0F); }) {
-      if (!over_shards_) {
-        over_shards_ = std::make_unique<OverShards>(model_, static_cast<int>(options_.shards));
-      }
+      if (!over_shards_) over_shards_ = std::make_unique<OverShards>(model_, shards);
       train_with(*over_shards_);
     } else {
       throw UsageError(
-          "--shards: the gradients of this program lie on a GPU, and are added in the "
+          "--deterministic: the gradients of this program lie on a GPU, and are added in the "
           "memory of the host");
     }
   }

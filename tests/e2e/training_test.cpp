@@ -85,12 +85,26 @@ TEST_F(TrainingTest, EqualWorldSizeAndSeedGiveTheSameCurveAndWeightsOnOneHostOrT
   EXPECT_EQ(last_line(one.out), last_line(two.out));
 }
 
-TEST_F(TrainingTest, WithShardsAnyNumberOfWorkersGivesTheSameBits) {
+TEST_F(TrainingTest, WithShardsAWorkerMayHaveSeveralOrNone) {
+  Words words = training({"-np", "3"});
+  words.insert(words.end(), {"--shards", "2"});
+  const ExitStatus end = run_job(words);
+  EXPECT_EQ(end.code, 0) << end.err;
+  // Sums are exact here: two workers without shards have the same two parts.
+  EXPECT_EQ(loss_curve(end.out), loss_curve(train({"-np", "2"}).out));
+  Words many = training({"-np", "2"});
+  many.insert(many.end(), {"--shards", "16"});
+  const ExitStatus of_many = run_job(many);
+  EXPECT_EQ(of_many.code, 0) << of_many.err;
+  EXPECT_FALSE(loss_curve(of_many.out).empty());
+}
+
+TEST_F(TrainingTest, WithADeterministicSumAnyNumberOfWorkersGivesTheSameBits) {
   std::set<std::string> digests;
   std::set<Words> curves;
   for (const int workers : {1, 2, 3, 5}) {
     Words words = training({"-np", std::to_string(workers)});
-    words.insert(words.end(), {"--shards", "16"});
+    words.insert(words.end(), {"--shards", "16", "--deterministic"});
     const ExitStatus end = run_job(words);
     EXPECT_EQ(end.code, 0) << end.err;
     const std::string line = last_line(end.out);
@@ -125,6 +139,7 @@ TEST_F(TrainingTest, TextsThatCannotBeUsedAreErrorsThatNameThem) {
       {{train, "--text", three}, three + ": 3 bytes in all, but --context 12 needs at least 13"},
       {{train, "--text", folder}, folder + ": holds no *.md file"},
       {{train, "--batch", "8", "--shards", "16"}, "--shards 16: a batch of 8 has fewer samples"},
+      {{train, "--deterministic"}, "--deterministic needs --shards"},
       {{train, "--steps", "many"}, "--steps many: expected a whole number"},
       {{train, "--lr", "-1"}, "--lr -1: expected a number above 0"},
       {{train, "--batch"}, "--batch needs a value"},
