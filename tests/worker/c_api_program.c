@@ -883,6 +883,65 @@ static void reducers(void) {
   CHECK(hvd_reducer_release(reducer) == HVD_OK);
 }
 
+/* --- shards --- */
+
+static void shards(void) {
+  enum { kShards = 5 };
+  int32_t first = 9, last = 9;
+  CHECK(hvd_shards_of(kShards, 0, 1, &first, &last) == HVD_OK && first == 0 && last == kShards);
+  INVALID(hvd_shards_of(0, 0, 1, &first, &last), "from 1 to");
+  INVALID(hvd_shards_of(1, 0, 1, NULL, &last), "first is null");
+  INVALID(hvd_shards_of(1, 0, 1, &first, NULL), "last is null");
+
+  uint32_t numbers[4] = {0}, later[2] = {0};
+  CHECK(hvd_shard_random(0, 0, 0, 0, numbers, 4) == HVD_OK && numbers[0] == 0x6627e8d5U);
+  CHECK(hvd_shard_random(0, 0, 0, 2, later, 2) == HVD_OK);
+  CHECK(later[0] == numbers[2] && later[1] == numbers[3]);
+  CHECK(hvd_shard_random(0, 0, 0, 0, NULL, 0) == HVD_OK);
+  INVALID(hvd_shard_random(0, 0, 0, 0, NULL, 1), "numbers is null");
+
+  hvd_shard_reducer reducer = 0;
+  hvd_shard_reducer_options options = HVD_SHARD_REDUCER_OPTIONS_INIT;
+  options.shards = kShards;
+  float a[2] = {0, 0}, b[2] = {0, 0};
+  const hvd_tensor gradient = vector(a, two);
+  CHECK(hvd_shard_reducer_create(&options, &reducer) == HVD_OK && reducer != 0);
+  CHECK(hvd_shard_reducer_add(reducer, "a", &gradient) == HVD_OK);
+  INVALID(hvd_shard_reducer_add(reducer, NULL, &gradient), "name is null");
+  INVALID(hvd_shard_reducer_add(reducer, "b", NULL), "the gradient is null");
+  CHECK(hvd_shard_reducer_own(reducer, &first, &last) == HVD_OK);
+  INVALID(hvd_shard_reducer_own(reducer, NULL, &last), "first is null");
+  INVALID(hvd_shard_reducer_ready(reducer, last), "this rank has");
+  CHECK(hvd_shard_reducer_reset(reducer) == HVD_OK);
+  for (int step = 0; step < 2; ++step) {
+    for (int32_t shard = first; shard < last; ++shard) {
+      a[0] = a[1] = (float)shard;
+      CHECK(hvd_shard_reducer_ready(reducer, shard) == HVD_OK);
+    }
+    CHECK(hvd_shard_reducer_rebind(reducer, 0, b) == HVD_OK);
+    int code = step == 0 ? hvd_shard_reducer_synchronize(reducer) : HVD_ERROR_NOT_READY;
+    while (code == HVD_ERROR_NOT_READY) code = hvd_shard_reducer_synchronize_for(reducer, 1);
+    CHECK(code == HVD_OK && hvd_shard_reducer_in_flight(reducer) == 0);
+    CHECK(b[0] == (kShards - 1) / 2.0F && b[1] == b[0]);
+    CHECK(hvd_shard_reducer_rebind(reducer, 0, a) == HVD_OK);
+  }
+  INVALID(hvd_shard_reducer_rebind(reducer, 1, a), "no gradient 1");
+  CHECK(hvd_shard_reducer_release(reducer) == HVD_OK && hvd_shard_reducer_release(0) == HVD_OK);
+  INVALID(hvd_shard_reducer_release(reducer), "shard reducer");
+  INVALID(hvd_shard_reducer_ready(reducer, 0), "does not exist");
+  INVALID(hvd_shard_reducer_synchronize(reducer), "does not exist");
+  INVALID(hvd_shard_reducer_synchronize_for(reducer, 1), "does not exist");
+  INVALID(hvd_shard_reducer_in_flight(reducer), "does not exist");
+  INVALID(hvd_shard_reducer_reset(reducer), "does not exist");
+
+  INVALID(hvd_shard_reducer_create(&options, NULL), "reducer is null");
+  options.op = HVD_MAX;
+  INVALID(hvd_shard_reducer_create(&options, &reducer), "Average or Sum");
+  CHECK(hvd_shard_reducer_options_init(&options, sizeof(options)) == HVD_OK);
+  INVALID(hvd_shard_reducer_create(&options, &reducer), "from 1 to");
+  INVALID(hvd_shard_reducer_options_init(NULL, sizeof(options)), "options is null");
+}
+
 /* Large enough to be reduced where it lies. */
 static void shared_memory(void) {
   enum { kElements = 100000 };
@@ -929,6 +988,7 @@ static int work(void) {
   tensors_of_other_versions();
   wrong_tensors();
   reducers();
+  shards();
   shared_memory();
   rows_of_many_steps();
   CHECK(hvd_barrier(NULL) == HVD_OK);

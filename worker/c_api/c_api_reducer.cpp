@@ -1,11 +1,13 @@
-// GradientReducer for C.
+// GradientReducer and shards for C.
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <vector>
 
 #include <hvd/gradient_reducer.h>
+#include <hvd/shards.h>
 
 #include "worker/c_api/c_api.h"
 
@@ -61,6 +63,7 @@ hvd::GradientReducerOptions read_reducer_options(const hvd_reducer_options* give
   options.average_over_passes = read.average_over_passes != 0;
   options.sparse_as_dense = read.sparse_as_dense != 0;
   options.number_of_groups = read.number_of_groups;
+  options.shards = read.shards;
   options.groups = read_groups(read);
   if (read.fill_zeros != nullptr) {
     options.fill_zeros = [fill = read.fill_zeros,
@@ -86,6 +89,37 @@ template <typename Call>
 int64_t number_of(hvd_reducer reducer, Call call) {
   return guard<int64_t>(
       [&] { return static_cast<int64_t>(call(reducers().find(reducer)->gradients)); });
+}
+
+Registry<hvd::ShardReducer>& shard_reducers() {
+  static auto& only = *new Registry<hvd::ShardReducer>("shard reducer");  // as above
+  return only;
+}
+
+hvd::ShardReducerOptions read_shard_options(const hvd_shard_reducer_options* given) {
+  constexpr const char* kCall = "hvd_shard_reducer_create";
+  const auto read = read_options<hvd_shard_reducer_options>(
+      given, HVD_SHARD_REDUCER_OPTIONS_INIT, sizeof(hvd_shard_reducer_options), kCall);
+  hvd::ShardReducerOptions options;
+  options.shards = read.shards;
+  if (read.name != nullptr) options.name = read.name;
+  options.op = op_of(read.op, kCall);
+  options.process_set = hvd::ProcessSet(read.process_set);
+  return options;
+}
+
+template <typename Call>
+int with_shards(hvd_shard_reducer reducer, Call call) {
+  return guard([&] {
+    call(*shard_reducers().find(reducer));
+    return HVD_OK;
+  });
+}
+
+void write_range(const hvd::ShardRange& range, std::int32_t* first, std::int32_t* last,
+                 const char* call) {
+  not_null(first, call, "first") = range.first;
+  not_null(last, call, "last") = range.last;
 }
 
 }  // namespace
@@ -251,4 +285,88 @@ int hvd_reducer_set_backward_passes_per_step(hvd_reducer reducer, int32_t passes
 
 int hvd_reducer_reset(hvd_reducer reducer) {
   return with(reducer, [](Reducer& held) { held.gradients.reset(); });
+}
+
+int hvd_shards_of(int32_t shards, int32_t rank, int32_t size, int32_t* first, int32_t* last) {
+  return guard([&] {
+    write_range(hvd::shards_of(shards, rank, size), first, last, "hvd_shards_of");
+    return HVD_OK;
+  });
+}
+
+int hvd_shard_random(uint64_t seed, int32_t shard, uint64_t step, uint64_t first, uint32_t* numbers,
+                     size_t count) {
+  return guard([&] {
+    if (count > 0) not_null(numbers, "hvd_shard_random", "numbers");
+    hvd::ShardRandom random(seed, shard, step);
+    random.discard(first);
+    std::generate_n(numbers, count, std::ref(random));
+    return HVD_OK;
+  });
+}
+
+int hvd_shard_reducer_options_init(hvd_shard_reducer_options* options, size_t size) {
+  return write_defaults<hvd_shard_reducer_options>(options, size, HVD_SHARD_REDUCER_OPTIONS_INIT,
+                                                   sizeof(hvd_shard_reducer_options),
+                                                   "hvd_shard_reducer_options_init");
+}
+
+int hvd_shard_reducer_create(const hvd_shard_reducer_options* options, hvd_shard_reducer* reducer) {
+  if (reducer != nullptr) *reducer = 0;
+  return guard([&] {
+    not_null(reducer, "hvd_shard_reducer_create", "reducer");
+    *reducer =
+        shard_reducers().add(std::make_shared<hvd::ShardReducer>(read_shard_options(options)));
+    return HVD_OK;
+  });
+}
+
+int hvd_shard_reducer_release(hvd_shard_reducer reducer) {
+  if (reducer == 0) return HVD_OK;
+  return guard([&] {
+    shard_reducers().remove(reducer);
+    return HVD_OK;
+  });
+}
+
+int hvd_shard_reducer_add(hvd_shard_reducer reducer, const char* name, const hvd_tensor* gradient) {
+  return with_shards(reducer, [&](auto& shards) {
+    shards.add(text(name, "hvd_shard_reducer_add", "name"),
+               tensor_of(gradient, "hvd_shard_reducer_add", "the gradient"));
+  });
+}
+
+int hvd_shard_reducer_rebind(hvd_shard_reducer reducer, size_t index, void* data) {
+  return with_shards(reducer, [&](auto& shards) { shards.rebind(index, data); });
+}
+
+int hvd_shard_reducer_own(hvd_shard_reducer reducer, int32_t* first, int32_t* last) {
+  return with_shards(reducer, [&](auto& shards) {
+    write_range(shards.own(), first, last, "hvd_shard_reducer_own");
+  });
+}
+
+int hvd_shard_reducer_ready(hvd_shard_reducer reducer, int32_t shard) {
+  return with_shards(reducer, [&](auto& shards) { shards.ready(shard); });
+}
+
+int hvd_shard_reducer_synchronize(hvd_shard_reducer reducer) {
+  return with_shards(reducer, [](auto& shards) { shards.synchronize(); });
+}
+
+int hvd_shard_reducer_synchronize_for(hvd_shard_reducer reducer, int64_t timeout_ms) {
+  return guard([&] {
+    const auto timeout = std::chrono::milliseconds(timeout_ms);
+    if (shard_reducers().find(reducer)->synchronize_for(timeout)) return static_cast<int>(HVD_OK);
+    return note(HVD_ERROR_NOT_READY,
+                "hvd_shard_reducer_synchronize_for(): gradients are in flight");
+  });
+}
+
+int hvd_shard_reducer_in_flight(hvd_shard_reducer reducer) {
+  return guard([&] { return shard_reducers().find(reducer)->in_flight() ? 1 : 0; });
+}
+
+int hvd_shard_reducer_reset(hvd_shard_reducer reducer) {
+  return with_shards(reducer, [](auto& shards) { shards.reset(); });
 }

@@ -406,7 +406,7 @@ typedef struct hvd_reducer_options {
   int32_t average_over_passes; /* 1 or 0 */
   int32_t sparse_as_dense;     /* 1 or 0 */
   int32_t number_of_groups;
-  int32_t reserved;
+  int32_t shards;                   /* 0: the average is that of the ranks */
   const char* const* const* groups; /* names; groups[g] has group_sizes[g] of them */
   const size_t* group_sizes;
   size_t group_count;
@@ -472,6 +472,54 @@ HVD_API int hvd_reducer_zero_gradients(hvd_reducer reducer);
 HVD_API int hvd_reducer_rebind(hvd_reducer reducer, size_t index, void* data);
 HVD_API int hvd_reducer_set_backward_passes_per_step(hvd_reducer reducer, int32_t passes);
 HVD_API int hvd_reducer_reset(hvd_reducer reducer);
+
+/* --- shards: the same bits at any number of workers (hvd/shards.h) -----------------------------
+ */
+
+/* The shards of a rank in a world of so many: `first` and those up to `last`, which is one behind.
+ * Returns [usual]. */
+HVD_API int hvd_shards_of(int32_t shards, int32_t rank, int32_t size, int32_t* first,
+                          int32_t* last);
+/* The numbers of a shard in a step, from the `first` one on, which is 0. Returns [usual]. */
+HVD_API int hvd_shard_random(uint64_t seed, int32_t shard, uint64_t step, uint64_t first,
+                             uint32_t* numbers, size_t count);
+
+typedef struct hvd_shard_reducer_options {
+  size_t size;
+  const char* name; /* null: "shards" */
+  int32_t shards;
+  int32_t op; /* HVD_AVERAGE or HVD_SUM */
+  int32_t process_set;
+  int32_t reserved;
+} hvd_shard_reducer_options;
+
+#define HVD_SHARD_REDUCER_OPTIONS_INIT \
+  { sizeof(hvd_shard_reducer_options), NULL, 0, HVD_AVERAGE, 0, 0 }
+HVD_API int hvd_shard_reducer_options_init(hvd_shard_reducer_options* options, size_t size);
+
+/* 0 is none. Each one is released once, and is for one thread at a time. */
+typedef int64_t hvd_shard_reducer;
+
+/* Those of which no more is said return HVD_OK or what the calls of hvd_reducer return. */
+HVD_API int hvd_shard_reducer_create(const hvd_shard_reducer_options* options,
+                                     hvd_shard_reducer* reducer);
+/* HVD_OK, also of 0. Blocks while something is in flight. */
+HVD_API int hvd_shard_reducer_release(hvd_shard_reducer reducer);
+HVD_API int hvd_shard_reducer_add(hvd_shard_reducer reducer, const char* name,
+                                  const hvd_tensor* gradient);
+HVD_API int hvd_shard_reducer_rebind(hvd_shard_reducer reducer, size_t index, void* data);
+/* The shards of this rank. Returns [usual], [set]. */
+HVD_API int hvd_shard_reducer_own(hvd_shard_reducer reducer, int32_t* first, int32_t* last);
+/* Returns [usual], [set]. */
+HVD_API int hvd_shard_reducer_ready(hvd_shard_reducer reducer, int32_t shard);
+/* Blocks until all is reduced. Returns [usual], [set], [wait]. */
+HVD_API int hvd_shard_reducer_synchronize(hvd_shard_reducer reducer);
+/* The same, for at most so many milliseconds: HVD_ERROR_NOT_READY if something is in flight; it
+ * goes on, and another call waits for the rest. Gradients are written by the last one alone. */
+HVD_API int hvd_shard_reducer_synchronize_for(hvd_shard_reducer reducer, int64_t timeout_ms);
+HVD_API int hvd_shard_reducer_in_flight(hvd_shard_reducer reducer); /* 1 or 0. Negative: as above */
+/* Blocks while something is in flight. */
+HVD_API int hvd_shard_reducer_reset(hvd_shard_reducer reducer);
 
 /* --- elastic jobs, without collectives of hvd (with them: hvd/c_elastic.h)
  * ------------------------------------------------ */
