@@ -255,6 +255,41 @@ static PyObject* process_sets(PyObject* module, PyObject* none) {
   return read_list(-1);
 }
 
+/* --- shards --- */
+
+static PyObject* shards_of(PyObject* module, PyObject* arguments) {
+  (void)module;
+  int shards = 0;
+  int rank_of = 0;
+  int size_of = 0;
+  int32_t first = 0;
+  int32_t last = 0;
+  if (!PyArg_ParseTuple(arguments, "iii", &shards, &rank_of, &size_of)) return NULL;
+  const int code = hvd_shards_of(shards, rank_of, size_of, &first, &last);
+  return code != HVD_OK ? raise_code(code) : Py_BuildValue("(ii)", first, last);
+}
+
+static PyObject* shard_random(PyObject* module, PyObject* arguments) {
+  (void)module;
+  unsigned long long seed = 0;
+  int shard = 0;
+  unsigned long long step = 0;
+  unsigned long long first = 0;
+  Py_ssize_t count = 0;
+  if (!PyArg_ParseTuple(arguments, "KiKKn", &seed, &shard, &step, &first, &count)) return NULL;
+  if (count < 0 || count > PY_SSIZE_T_MAX / (Py_ssize_t)sizeof(uint32_t)) {
+    PyErr_SetString(PyExc_ValueError, "there cannot be so many numbers");
+    return NULL;
+  }
+  PyObject* const bytes = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(uint32_t));
+  if (bytes == NULL) return NULL;
+  uint32_t* const numbers = (uint32_t*)(void*)PyBytes_AsString(bytes);
+  const int code = hvd_shard_random(seed, shard, step, first, numbers, (size_t)count);
+  if (code == HVD_OK) return bytes;
+  Py_DECREF(bytes);
+  return raise_code(code);
+}
+
 /* --- the timeline --- */
 
 static PyObject* start_timeline(PyObject* module, PyObject* arguments) {
@@ -299,6 +334,9 @@ static PyMethodDef functions[] = {
     {"process_set_included", process_set_included, METH_O, "process_set_included(number): 1 or 0."},
     {"process_set_ranks", process_set_ranks, METH_O, "process_set_ranks(number): a list."},
     {"process_sets", process_sets, METH_NOARGS, "The numbers of all process sets."},
+    {"shards_of", shards_of, METH_VARARGS, "shards_of(shards, rank, size): (first, one behind)"},
+    {"shard_random", shard_random, METH_VARARGS,
+     "shard_random(seed, shard, step, first, count): numbers of 32 bits, as bytes."},
     {"start_timeline", start_timeline, METH_VARARGS, "start_timeline(path, mark_cycles)"},
     {"stop_timeline", stop_timeline, METH_NOARGS, "Returns when the file is complete."},
     {NULL, NULL, 0, NULL},

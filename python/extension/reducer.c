@@ -1,4 +1,4 @@
-/* The type Reducer: the heart of a distributed optimizer. */
+/* The types Reducer, the heart of a distributed optimizer, and ShardReducer. */
 #include <stdlib.h>
 
 #include "extension.h"
@@ -54,10 +54,10 @@ static PyObject* reducer_new(PyTypeObject* type, PyObject* arguments, PyObject* 
   (void)keywords;
   hvd_reducer_options options = HVD_REDUCER_OPTIONS_INIT;
   PyObject* list = NULL;
-  if (!PyArg_ParseTuple(arguments, "siidiiiiO", &options.name, &options.op, &options.compression,
+  if (!PyArg_ParseTuple(arguments, "siidiiiiOi", &options.name, &options.op, &options.compression,
                         &options.gradient_predivide_factor, &options.process_set,
                         &options.backward_passes_per_step, &options.sparse_as_dense,
-                        &options.number_of_groups, &list)) {
+                        &options.number_of_groups, &list, &options.shards)) {
     return NULL;
   }
   const char*** groups = NULL;
@@ -258,11 +258,158 @@ static PyType_Slot slots[] = {
     {Py_tp_methods, methods},
     {Py_tp_doc,
      "Reducer(name, op, compression, gradient_predivide_factor, process_set,\n"
-     "backward_passes_per_step, sparse_as_dense, number_of_groups, groups)"},
+     "backward_passes_per_step, sparse_as_dense, number_of_groups, groups, shards)"},
     {0, NULL},
 };
 
 static PyType_Spec spec = {"hvd._core.Reducer", sizeof(reducer), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, slots};
 
-int add_reducer(PyObject* module) { return add_type(module, &spec); }
+/* --- the type ShardReducer --- */
+
+/* Memory of gradients is used within the calls that name it, and never between them. */
+typedef struct shard_reducer {
+  PyObject ob_base;
+  hvd_shard_reducer handle;
+  Py_ssize_t size; /* gradients */
+} shard_reducer;
+
+static hvd_shard_reducer shards_handle_of(PyObject* self) { return ((shard_reducer*)self)->handle; }
+
+/* What is in flight is memory of the reducer's own. */
+static const abandoned_kind kAbandonedShards = {hvd_shard_reducer_in_flight,
+                                                hvd_shard_reducer_release};
+
+static PyObject* shards_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
+  (void)keywords;
+  hvd_shard_reducer_options options = HVD_SHARD_REDUCER_OPTIONS_INIT;
+  if (!PyArg_ParseTuple(arguments, "siii", &options.name, &options.shards, &options.op,
+                        &options.process_set)) {
+    return NULL;
+  }
+  hvd_shard_reducer handle = 0;
+  const int code = hvd_shard_reducer_create(&options, &handle);
+  if (code != HVD_OK) return raise_code(code);
+  shard_reducer* const made = (shard_reducer*)PyType_GenericAlloc(type, 0);
+  if (made == NULL) {
+    hvd_shard_reducer_release(handle);
+    return NULL;
+  }
+  made->handle = handle;
+  sweep_abandoned();
+  return (PyObject*)made;
+}
+
+static void shards_dealloc(PyObject* self) {
+  PyTypeObject* const type = Py_TYPE(self);
+  const hvd_shard_reducer handle = shards_handle_of(self);
+  if (hvd_shard_reducer_in_flight(handle) == 1) {
+    abandon(handle, &kAbandonedShards, Py_NewRef(Py_None));
+  } else {
+    hvd_shard_reducer_release(handle);
+  }
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+  Py_DECREF(type);
+}
+
+static PyObject* shards_add(PyObject* self, PyObject* arguments) {
+  const char* name = NULL;
+  PyObject* tuple = NULL;
+  shaped_tensor gradient;
+  if (!PyArg_ParseTuple(arguments, "sO", &name, &tuple)) return NULL;
+  if (read_tensor(tuple, &gradient) != 0) return NULL;
+  const int code = hvd_shard_reducer_add(shards_handle_of(self), name, &gradient.tensor);
+  if (code == HVD_OK) ++((shard_reducer*)self)->size;
+  return none_or_raise(code);
+}
+
+static PyObject* shards_own(PyObject* self, PyObject* none) {
+  (void)none;
+  int32_t first = 0;
+  int32_t last = 0;
+  const int code = hvd_shard_reducer_own(shards_handle_of(self), &first, &last);
+  return code != HVD_OK ? raise_code(code) : Py_BuildValue("(ii)", first, last);
+}
+
+/* The gradients lie at these addresses. 0, or -1 with an exception. */
+static int rebind_all(PyObject* self, PyObject* addresses) {
+  const Py_ssize_t size = PyList_Size(addresses);
+  if (size < 0) return -1;
+  if (size != ((shard_reducer*)self)->size) {
+    PyErr_SetString(PyExc_ValueError, "each gradient has one address");
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    void* const data = PyLong_AsVoidPtr(PyList_GetItem(addresses, i));
+    if (data == NULL && PyErr_Occurred()) return -1;
+    const int code = hvd_shard_reducer_rebind(shards_handle_of(self), (size_t)i, data);
+    if (code != HVD_OK) {
+      raise_code(code);
+      return -1;
+    }
+  }
+  return 0;
+}
+
+static PyObject* shards_ready(PyObject* self, PyObject* arguments) {
+  int shard = 0;
+  PyObject* addresses = NULL;
+  if (!PyArg_ParseTuple(arguments, "iO", &shard, &addresses)) return NULL;
+  if (rebind_all(self, addresses) != 0) return NULL;
+  int code = HVD_OK;
+  Py_BEGIN_ALLOW_THREADS code = hvd_shard_reducer_ready(shards_handle_of(self), shard);
+  Py_END_ALLOW_THREADS return none_or_raise(code);
+}
+
+static PyObject* shards_synchronize(PyObject* self, PyObject* arguments) {
+  long long timeout_ms = 0;
+  PyObject* addresses = NULL;
+  if (!PyArg_ParseTuple(arguments, "LO", &timeout_ms, &addresses)) return NULL;
+  if (rebind_all(self, addresses) != 0) return NULL;
+  int code = HVD_OK;
+  Py_BEGIN_ALLOW_THREADS code =
+      hvd_shard_reducer_synchronize_for(shards_handle_of(self), timeout_ms);
+  Py_END_ALLOW_THREADS if (code == HVD_ERROR_NOT_READY) Py_RETURN_FALSE;
+  if (code != HVD_OK) return raise_code(code);
+  Py_RETURN_TRUE;
+}
+
+static PyObject* shards_in_flight(PyObject* self, PyObject* none) {
+  (void)none;
+  const int code = hvd_shard_reducer_in_flight(shards_handle_of(self));
+  return code < 0 ? raise_code(code) : PyBool_FromLong(code);
+}
+
+static PyObject* shards_reset(PyObject* self, PyObject* none) {
+  (void)none;
+  int code = HVD_OK;
+  Py_BEGIN_ALLOW_THREADS code = hvd_shard_reducer_reset(shards_handle_of(self));
+  Py_END_ALLOW_THREADS return none_or_raise(code);
+}
+
+static PyMethodDef shards_methods[] = {
+    {"add", shards_add, METH_VARARGS, "add(name, tensor)"},
+    {"own", shards_own, METH_NOARGS, "The first shard of this rank, and one behind the last."},
+    {"ready", shards_ready, METH_VARARGS,
+     "ready(shard, addresses): the gradients of a shard lie there."},
+    {"synchronize", shards_synchronize, METH_VARARGS,
+     "synchronize(timeout_ms, addresses): whether the gradients of all shards lie there."},
+    {"in_flight", shards_in_flight, METH_NOARGS, "Whether synchronize() has to be called again."},
+    {"reset", shards_reset, METH_NOARGS, "Forgets the step."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot shards_slots[] = {
+    {Py_tp_new, shards_new},
+    {Py_tp_dealloc, shards_dealloc},
+    {Py_tp_methods, shards_methods},
+    {Py_tp_doc, "ShardReducer(name, shards, op, process_set)"},
+    {0, NULL},
+};
+
+static PyType_Spec shards_spec = {"hvd._core.ShardReducer", sizeof(shard_reducer), 0,
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, shards_slots};
+
+int add_reducer(PyObject* module) {
+  return add_type(module, &spec) != 0 ? -1 : add_type(module, &shards_spec);
+}

@@ -109,6 +109,8 @@ from .errors import (
 from .launch import run
 from .objects import allgather_object, barrier, broadcast_object, join
 from .paths import cmake_path, include_path, library_path
+from .sampler import ShardSampler
+from .shards import ShardRandom, ShardReducer, shards_of
 
 __all__ = [
     "Adasum",
@@ -135,6 +137,9 @@ __all__ = [
     "Product",
     "ReduceOp",
     "RunError",
+    "ShardRandom",
+    "ShardReducer",
+    "ShardSampler",
     "ShutDownError",
     "StateDivergedError",
     "StateLostError",
@@ -201,6 +206,7 @@ __all__ = [
     "run",
     "send",
     "send_async",
+    "shards_of",
     "shutdown",
     "size",
     "start_timeline",

@@ -219,7 +219,7 @@ def test_a_pass_after_one_that_failed_waits_for_it(late):
 
 
 def test_the_reducer_keeps_what_it_is_given():
-    reducer = _core.Reducer("kept", hvd.Sum, 0, 1.0, 0, 1, False, 0, [])
+    reducer = _core.Reducer("kept", hvd.Sum, 0, 1.0, 0, 1, False, 0, [], 0)
     reducer.add("w", (0, (LARGE,), FLOAT, HOST), False)
     for _ in range(2):
         tensor = torch.full((LARGE,), float(hvd.rank() + 1))

@@ -40,6 +40,7 @@ class GradientExchange:
         self.number = next(_numbers)
         self.settings = settings
         self.passes = passes  # of a step
+        self.passes_made = 0  # since it was made
         self._hooks = ParameterHooks(self)
         self.names: list[str] = []
         self.is_reduced = False  # nothing has come since
@@ -165,6 +166,7 @@ class GradientExchange:
             return
         step.is_in_pass = False
         step.passes += 1
+        self.passes_made += 1
         if step.passes >= self.passes:
             yield from self._reduce()
 
@@ -274,6 +276,7 @@ class GradientExchange:
             False,
             0,
             settings.groups or self._numbered_groups(as_rows),
+            settings.shards,
         )
         for index, parameter in enumerate(self.parameters):
             _, shape, number, device = tensor_tuple(parameter.detach())

@@ -25,6 +25,7 @@ class Settings:
     number_of_groups: int
     sparse_as_dense: bool
     process_set: ProcessSet
+    shards: int = 0  # over which an average is taken; 0: over the ranks
 
 
 @dataclasses.dataclass(frozen=True)
