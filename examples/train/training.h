@@ -334,7 +334,7 @@ class Training {
   hvd::Sampler sampler_;
   Progress progress_;
   hvd::elastic::State state_;
-  std::unique_ptr<OverShards> over_shards_;  // null: not yet, or --shards was not given
+  std::unique_ptr<OverShards> over_shards_;  // null: not yet, or without --deterministic
   std::chrono::steady_clock::time_point since_;
   std::size_t samples_since_ = 0;
 };

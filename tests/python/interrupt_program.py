@@ -28,6 +28,14 @@ def optimizer_step():
     optimizer.synchronize()
 
 
+def sharded_step():
+    weight = torch.nn.Parameter(torch.ones(3))
+    inner = torch.optim.SGD([weight], lr=1.0)
+    optimizer = hvd.torch.DistributedOptimizer(inner, shards=4, deterministic=True)
+    for _ in optimizer.shards():
+        weight.sum().backward()
+
+
 def reconfigure(**arguments):
     handles = [torch.distributed._get_reconfigure_handle()]
     torch.distributed._reconfigure(1, handles, **arguments)
@@ -43,6 +51,7 @@ CALLS = {
     "allgather_object": lambda: hvd.allgather_object(1),
     "add_process_set": lambda: hvd.add_process_set([0]),
     "optimizer": optimizer_step,
+    "shards": sharded_step,
     "commit": lambda: in_run(lambda state: state.commit()),
     "init_process_group": lambda: torch.distributed.init_process_group("hvd"),
     "all_reduce": lambda: torch.distributed.all_reduce(torch.ones(10)),

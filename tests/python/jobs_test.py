@@ -698,7 +698,7 @@ def test_the_example_trains_a_transformer(kind):
 
 
 CALLS_THAT_WAIT = (
-    *"init allreduce optimizer commit all_reduce".split(),
+    *"init allreduce optimizer shards commit all_reduce".split(),
     *map(
         nightly,
         "torch_allreduce barrier join broadcast_object allgather_object add_process_set run "

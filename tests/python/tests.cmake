@@ -30,7 +30,7 @@ endif()
 
 # With three ranks all of a group's places are there. One and two of them are at night, but where a rank is alone.
 foreach(file conformance numpy_ops numpy_edges torch_ops torch_edges torch_optimizer torch_gradients torch_programs torch_distributed
-    torch_elements torch_groups torch_training)
+    torch_elements torch_groups torch_training shards)
   foreach(ranks 1 2 3)
     set(label nightly)
     if(ranks EQUAL 3 OR (ranks EQUAL 1 AND file MATCHES "_ops$"))
@@ -50,6 +50,10 @@ hvd_python_test(getting_started TIMEOUT 500 LABELS e2e
 foreach(file init channel loaders package run)
   hvd_python_test(${file} TIMEOUT 300 LABELS e2e COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)
 endforeach()
+hvd_python_test(shards_jobs TIMEOUT 600 LABELS e2e
+  COMMAND ${pytest} -m "not nightly" ${CMAKE_CURRENT_LIST_DIR}/shards_jobs_test.py)
+hvd_python_test(shards_jobs_nightly TIMEOUT 600 LABELS nightly
+  COMMAND ${pytest} -m nightly ${CMAKE_CURRENT_LIST_DIR}/shards_jobs_test.py)
 hvd_python_test(torch_import TIMEOUT 900 LABELS e2e COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/torch_import_test.py)
 hvd_python_test(jobs TIMEOUT 600 LABELS e2e COMMAND ${pytest} -m "not nightly" ${CMAKE_CURRENT_LIST_DIR}/jobs_test.py)
 hvd_python_test(jobs_nightly TIMEOUT 900 LABELS nightly COMMAND ${pytest} -m nightly ${CMAKE_CURRENT_LIST_DIR}/jobs_test.py)

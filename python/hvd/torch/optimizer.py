@@ -10,11 +10,13 @@ import torch
 from hvd._collectives import gradient_arguments
 from hvd._work import Adasum, Average
 from hvd.basics import ProcessSet, global_process_set
+from hvd.shards import shards_of
 
 from .adasum_steps import AdasumSteps
 from .compression import Compression, Compressor
 from .gradient_step import Settings
 from .reduced_gradients import ReducedGradients
+from .sharded_gradients import ShardedGradients, TreeGradients
 from .wrapped_optimizer import WrappedOptimizer
 
 
@@ -71,6 +73,27 @@ def _group_names(
     return [[named[one] for one in group] for group in groups]
 
 
+def _over_shards(
+    optimizer: torch.optim.Optimizer,
+    named: dict[torch.nn.Parameter, str],
+    settings: Settings,
+    passes: int,
+    shards: int,
+    deterministic: bool,
+    named_buffers: Iterable[tuple[str, torch.Tensor]],
+) -> Any:
+    shards_of(shards, 0, 1)  # raises for a number that cannot be
+    if not deterministic:
+        sharded = ShardedGradients._made_of(optimizer)
+        sharded._distribute_shards(named, settings, passes, shards, named_buffers)
+        return sharded
+    if settings.compression is not Compression.none or settings.predivide != 1.0:
+        raise ValueError("a deterministic sum knows neither compression nor a predivide factor")
+    tree = TreeGradients._made_of(optimizer)
+    tree._distribute_shards(named, settings, shards, named_buffers)
+    return tree
+
+
 def DistributedOptimizer(
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None = None,
@@ -82,6 +105,10 @@ def DistributedOptimizer(
     groups: int | Sequence[Sequence[torch.nn.Parameter]] | None = None,
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
+    *,
+    shards: int = 0,
+    deterministic: bool = False,
+    named_buffers: Iterable[tuple[str, torch.Tensor]] | None = None,
 ) -> Any:
     """Wraps an optimizer: its steps use the gradients of all ranks.
 
@@ -107,6 +134,12 @@ def DistributedOptimizer(
         groups: the same number, or lists of parameters that are reduced together.
         sparse_as_dense: sparse gradients are made dense first.
         process_set: the ranks whose gradients are reduced; others step on their own.
+        shards: a step goes over so many shards of its batch, whatever the number of ranks, in a
+            loop ``for shard in optimizer.shards()``; then ``backward_passes_per_step`` counts those
+            of a shard. docs/shards.md has the whole contract.
+        deterministic: the gradients of shards are added along a tree that only their number
+            determines, so that they have the same bits in each world.
+        named_buffers: ``model.named_buffers()``: what shards change of them is averaged, too.
 
     Raises:
         ValueError: an argument is wrong.
@@ -118,12 +151,16 @@ def DistributedOptimizer(
         raise ValueError("this optimizer is already a DistributedOptimizer")
     named = _named(optimizer, named_parameters)
     if op == Adasum:
+        if shards != 0:
+            raise ValueError("Adasum does not know shards")
         if process_set is not global_process_set:
             raise NotImplementedError("Adasum does not support process sets yet")
         combined = AdasumSteps._made_of(optimizer)
         combined._distribute(list(named.values()), compression)
         return combined
 
+    if shards == 0 and (deterministic or named_buffers is not None):
+        raise ValueError("deterministic and named_buffers are for an optimizer with shards")
     if isinstance(groups, int):
         num_groups, groups = groups, None
     if num_groups < 0:
@@ -136,7 +173,18 @@ def DistributedOptimizer(
         num_groups,
         sparse_as_dense,
         process_set,
+        shards if op == Average else 0,
     )
+    if shards != 0:
+        return _over_shards(
+            optimizer,
+            named,
+            settings,
+            backward_passes_per_step,
+            shards,
+            deterministic,
+            named_buffers or (),
+        )
     made = ReducedGradients._made_of(optimizer)
     made._distribute(named, settings, backward_passes_per_step)
     return made
