@@ -1,7 +1,13 @@
 # A job of JAX whose workers are killed in the middle of compiled steps, until it ends: its weights
 # have the bits of the job that nobody disturbed. One process that starts hvdrun.
 import pytest
-from whole_jobs import assert_kills_change_no_bit, output_of, program_of
+from whole_jobs import (
+    assert_kills_change_no_bit,
+    output_of,
+    program_of,
+    that_resizes,
+    weights_of,
+)
 
 pytest.importorskip("jax")
 PROGRAM = """
@@ -63,6 +69,45 @@ if hvd.rank() == 0:
 
 def test_killed_workers_change_no_bit(tmp_path):
     assert_kills_change_no_bit(PROGRAM, tmp_path)
+
+
+# The same over shards, in worlds of one worker and of two.
+SHARDED = PROGRAM
+for old, new in (
+    (
+        "@jax.jit\ndef step(params, batch):\n    traces.append(1)\n",
+        "traces.append(1)\nreducer = None\n\n\ndef step(params, number):\n",
+    ),
+    (
+        "    gradients = hvd.allreduce(jax.grad(loss)(params, batch))\n",
+        """\
+    global reducer
+    reducer = reducer or hvd.ShardReducer(params, 5, deterministic=True)
+    for shard in reducer.shards():
+        numbers = np.random.default_rng([number, shard])
+        batch = jnp.asarray(numbers.normal(size=(4, 16)).astype(np.float32))
+        reducer.add(gradient(params, batch))
+    gradients = reducer.result()
+""",
+    ),
+    ("key = jax.random.key(3)", "gradient = jax.jit(jax.grad(loss))\nkey = jax.random.key(3)"),
+    (
+        """        numbers = np.random.default_rng([state.step, hvd.rank()])
+        batch = jnp.asarray(numbers.normal(size=(4, 16)).astype(np.float32))
+        state.params = step(state.params, batch)
+""",
+        "        state.params = step(state.params, state.step)\n",
+    ),
+):
+    assert SHARDED.count(old) == 1, old
+    SHARDED = SHARDED.replace(old, new)
+
+
+def test_with_shards_the_size_of_the_world_changes_no_bit(tmp_path):
+    undisturbed, _ = weights_of(SHARDED, tmp_path, 30)
+    resized, generation = weights_of(that_resizes(SHARDED), tmp_path, 30, 10, 20)
+    assert generation >= 3
+    assert resized == undisturbed
 
 
 def test_the_program_of_the_page_runs_as_it_stands(tmp_path):

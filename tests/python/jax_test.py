@@ -203,3 +203,40 @@ def test_elements_that_hvd_cannot_send_are_refused():
 def test_process_sets(even_and_odd):
     reduce = jax.jit(lambda array: hvd.allreduce(array, op=hvd.Sum, process_set=even_and_odd))
     assert reduce(jnp.asarray([float(hvd.rank())]))[0] == sum(even_and_odd.ranks)
+
+
+def tree_sum(values):
+    """As one process adds them up: split at the largest power of two that is less than all."""
+    if len(values) == 1:
+        return values[0]
+    left = 1 << (len(values) - 1).bit_length() - 1
+    return tree_sum(values[:left]) + tree_sum(values[left:])
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("shards", [1, 5, 16])
+def test_a_pytree_becomes_that_of_all_shards(shards, deterministic):
+    @jax.jit
+    def of(shard):
+        return {
+            "w": jax.random.normal(jax.random.key(shard), (40,), "float32"),
+            "n": (shard * 1.0,),
+        }
+
+    reducer = hvd.ShardReducer(of(0), shards, deterministic=deterministic)
+    for _ in range(2):
+        for shard in reducer.shards():
+            with pytest.raises(RuntimeError, match="at its end"):
+                reducer.result()
+            reducer.add(of(shard))
+        result = reducer.result()
+        expected = tree_sum([np.asarray(of(shard)["w"]) for shard in range(shards)])
+        expected = expected / np.float32(shards)
+        if deterministic:
+            np.testing.assert_array_equal(result["w"], expected)
+        np.testing.assert_allclose(result["w"], expected, atol=1e-6)
+        np.testing.assert_allclose(result["n"][0], (shards - 1) / 2)
+    with pytest.raises(ValueError, match="the pytree is"):
+        reducer.add({"w": 1})
+    with pytest.raises(ValueError, match="a leaf has the shape"):
+        reducer.add({"w": jnp.ones(3), "n": (1.0,)})

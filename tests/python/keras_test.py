@@ -312,3 +312,54 @@ def test_frozen_layers_and_process_sets(even_and_odd):
     every = hvd.allgather_object(weights(model)[2], process_set=even_and_odd)
     for one in every:
         np.testing.assert_array_equal(one, every[0])
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_batches_are_shards_of_a_step(deterministic):
+    shards, steps = 5, 4
+    own = [hvd.shards_of(shards, rank, hvd.size()) for rank in range(hvd.size())][hvd.rank()]
+    every = [data(steps, shard) for shard in range(shards)]  # a shard has ROWS rows of a step
+
+    def batches(of):
+        return [
+            np.concatenate(
+                [
+                    every[shard][i][step * ROWS : (step + 1) * ROWS]
+                    for step in range(steps)
+                    for shard in of
+                ]
+            )
+            for i in range(2)
+        ]
+
+    def make():
+        return keras.optimizers.Adam(0.05, clipnorm=0.5)
+
+    optimizer = hvd.DistributedOptimizer(make(), shards=shards, deterministic=deterministic)
+    model = make_model(optimizer=optimizer, run_eagerly=True)
+    model.fit(*batches(own), batch_size=ROWS, epochs=2, shuffle=False, verbose=0)
+    assert int(np.array(keras.ops.convert_to_numpy(optimizer.iterations))) == 2 * steps
+    alone = make_model(optimizer=make())
+    alone.fit(*batches(range(shards)), batch_size=ROWS * shards, epochs=2, shuffle=False, verbose=0)
+    for ours, wanted in zip(weights(model), weights(alone)):
+        np.testing.assert_allclose(ours, wanted, rtol=2e-4, atol=2e-5)
+    everywhere = hvd.allgather_object(weights(model))
+    assert all((one == own).all() for ones in everywhere for one, own in zip(ones, weights(model)))
+
+
+def test_shards_need_batches_that_are_not_compiled():
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), shards=hvd.size())
+    if keras.backend.backend() != "torch":
+        model = make_model(optimizer=optimizer)
+        with pytest.raises(RuntimeError, match="run_eagerly=True"):
+            model.fit(*data(1), batch_size=ROWS, verbose=0)
+    for match, arguments in (
+        ("from 1 to", {"shards": -1}),
+        ("with shards", {"deterministic": True}),
+        ("know neither", {"shards": 2, "compression": hvd.Compression.fp16}),
+        ("know neither", {"shards": 2, "backward_passes_per_step": 2}),
+    ):
+        with pytest.raises(ValueError, match=match):
+            hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), **arguments)
+    with pytest.raises(ValueError, match="no local variables"):
+        optimizer.register_local_var(None)

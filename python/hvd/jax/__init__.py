@@ -44,9 +44,11 @@ from .ops import (
     send,
     send_async,
 )
+from .shards import ShardReducer
 
 __all__ = [
     "Compression",
+    "ShardReducer",
     "allgather",
     "allgather_async",
     "allgather_object",

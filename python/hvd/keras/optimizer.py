@@ -12,8 +12,9 @@ from hvd._collectives import gradient_arguments
 from hvd._work import Average, Sum
 from hvd.basics import ProcessSet, global_process_set
 from hvd.compression import Compression
+from hvd.shards import shards_of
 
-from .gradients import Settings, reduce_of_backend, scaled
+from .gradients import Settings, ShardSteps, reduce_of_backend, scaled
 
 
 class _Distributed:
@@ -29,7 +30,9 @@ class _Distributed:
     _trainable_variables: list[Any]
 
     def register_local_var(self, variable: Any) -> None:
-        """The gradient of this variable stays that of this worker."""
+        """The gradient of this variable stays that of this worker. Not with shards: ValueError."""
+        if self._hvd_settings.shards > 0:
+            raise ValueError("an optimizer with shards has no local variables")
         self._hvd_local().append(variable)
 
     def _hvd_local(self) -> list[Any]:
@@ -38,7 +41,10 @@ class _Distributed:
         return local
 
     @contextlib.contextmanager
-    def _hvd_reduced(self, gradients: Sequence[Any], given: Any = None) -> Iterator[list[Any]]:
+    def _hvd_reduced(
+        self, gradients: Sequence[Any], given: Any = None
+    ) -> Iterator[list[Any] | None]:
+        """Gives the gradients of all workers; None: more shards of this worker come first."""
         if self._hvd_is_reduced:
             yield list(gradients)
             return
@@ -49,10 +55,12 @@ class _Distributed:
         finally:
             self._hvd_is_reduced = False
 
-    def _hvd_reduce(self, gradients: list[Any], variables: list[Any]) -> list[Any]:
+    def _hvd_reduce(self, gradients: list[Any], variables: list[Any]) -> list[Any] | None:
         settings = self._hvd_settings
         if not settings.call.process_set.included():
             return gradients
+        if settings.shards > 0:
+            return self._hvd_reduce_shards(gradients)
         local = {id(variable) for variable in self._hvd_local()}
         results = list(gradients)
         present = []
@@ -67,16 +75,33 @@ class _Distributed:
                 results[index] = result
         return results
 
+    def _hvd_reduce_shards(self, gradients: list[Any]) -> list[Any] | None:
+        # As above, not an attribute as Keras sees them.
+        if "_hvd_shard_steps" not in self.__dict__:
+            self.__dict__["_hvd_shard_steps"] = ShardSteps(self._hvd_settings)
+        there = [index for index, one in enumerate(gradients) if one is not None]
+        reduced = self.__dict__["_hvd_shard_steps"].add([gradients[index] for index in there])
+        if reduced is None:
+            return None
+        results: list[Any] = [None] * len(gradients)
+        for index, one in zip(there, reduced):
+            results[index] = one
+        return results
+
     def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> Any:
         if trainable_variables is not None:
             trainable_variables = list(trainable_variables)
         with self._hvd_reduced(grads, trainable_variables) as reduced:
+            if reduced is None:
+                return None
             return super().apply(reduced, trainable_variables)  # type: ignore[misc]
 
     def stateless_apply(
         self, optimizer_variables: Any, grads: Sequence[Any], trainable_variables: Any
     ) -> Any:
         with self._hvd_reduced(grads) as reduced:
+            if reduced is None:
+                return trainable_variables, optimizer_variables
             return super().stateless_apply(  # type: ignore[misc]
                 optimizer_variables, reduced, trainable_variables
             )
@@ -108,6 +133,9 @@ def DistributedOptimizer(
     groups: Any = None,
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
+    *,
+    shards: int = 0,
+    deterministic: bool = False,
 ) -> Any:
     """Makes an optimizer of Keras reduce its gradients over all workers before each step.
 
@@ -130,6 +158,11 @@ def DistributedOptimizer(
         process_set: the ranks that train this model; the others take their own gradients.
         scale_local_gradients: those of local variables (``register_local_var()``) are divided by
             the number of workers.
+        shards: each batch is a shard, of so many that a step has, whatever the number of workers;
+            the optimizer makes its step with the last one of this worker. In functions that are
+            not compiled.
+        deterministic: the gradients of shards are added along a tree that only their number
+            determines, so that they have the same bits in each world.
 
     Returns:
         The optimizer.
@@ -143,6 +176,14 @@ def DistributedOptimizer(
     passes = backward_passes_per_step
     _check(optimizer, passes)
     reduce_of_backend()
+    if shards != 0:
+        shards_of(shards, 0, 1)  # raises for a number that cannot be
+        if passes > 1 or compression is not Compression.none or gradient_predivide_factor != 1.0:
+            raise ValueError(
+                "shards know neither backward_passes_per_step, compression nor a predivide factor"
+            )
+    elif deterministic:
+        raise ValueError("deterministic is for an optimizer with shards")
     factor = 1.0 if average_aggregated_gradients else float(passes)  # Keras has the average
     call = gradient_arguments(
         name or "keras.gradients",
@@ -159,6 +200,8 @@ def DistributedOptimizer(
         groups if groups is not None else num_groups,
         factor,
         scale_local_gradients,
+        shards,
+        deterministic,
     )
     kind = type(optimizer)
     members = {"__module__": kind.__module__, "__doc__": kind.__doc__, "_hvd_settings": settings}
