@@ -255,7 +255,9 @@ std::vector<std::string> program_flags(const Options& options) {
   if (options.program == test::StepsProgram::train) {
     std::vector<std::string> flags{"--hidden",         cat(options.hidden), "--batch",
                                    cat(options.batch), "--log-every",       "100"};
-    if (options.shards > 0) flags.insert(flags.end(), {"--shards", cat(options.shards)});
+    if (options.shards > 0) {
+      flags.insert(flags.end(), {"--shards", cat(options.shards), "--deterministic"});
+    }
     return flags;
   }
   std::vector<std::string> flags{"--state", cat(options.state), "--step", cat(options.step_us)};

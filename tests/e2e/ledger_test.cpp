@@ -76,7 +76,7 @@ class LedgerTest : public JobTest {
         << end.out;
   }
 
-  const Words shards_{"--shards", "16"};
+  const Words shards_{"--shards", "16", "--deterministic"};
 };
 
 TEST_F(LedgerTest, OfAnyNumberOfWorkersIsTheSameWithShards) {
@@ -108,8 +108,8 @@ TEST_F(LedgerTest, TellsTheStepAndTheTensorInWhichRunsDiffer) {
   const std::string with_shards = train("shards", {"-np", "2"}, shards_);
   // A sum along another tree has other bits from the first step on.
   expect_first_difference(with_shards, train("none", {"-np", "3"}));
-  expect_first_difference(with_shards,
-                          train("seed", {"-np", "2"}, {"--shards", "16", "--seed", "2"}));
+  expect_first_difference(with_shards, train("seed", {"-np", "2"},
+                                             {"--shards", "16", "--deterministic", "--seed", "2"}));
 
   std::string text = read_file(with_shards);
   for (int lines = 0; lines < 3; ++lines) text.erase(text.rfind('\n', text.size() - 2) + 1);
@@ -200,7 +200,7 @@ TEST_F(LedgerTest, ThatCannotBeMadeEndsTheJobWhenItBegins) {
 TEST_F(LedgerTest, IsKeptWithoutHvdrunToo) {
   const ExitStatus end =
       run({"env", cat("HVD_LEDGER=", file("alone")), binary("train"), "--text", kText, "--steps",
-           cat(kSteps), "--batch", "64", "--hidden", "24", "--shards", "16"});
+           cat(kSteps), "--batch", "64", "--hidden", "24", "--shards", "16", "--deterministic"});
   EXPECT_EQ(end.code, 0) << end.err;
   expect_alike(file("alone"), train("two", {"-np", "2"}, shards_));
 }
