@@ -48,14 +48,14 @@ def _ticks(least, most):
     return [tick for tick in ticks if least <= tick <= most]
 
 
-def _text(x, y, words, kind="", anchor="start"):
+def text(x, y, words, kind="", anchor="start"):
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">'
         f"{html.escape(words)}</text>"
     )
 
 
-def _line(x, top, bottom, kind):
+def line(x, top, bottom, kind):
     return f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}" class="{kind}"/>'
 
 
@@ -79,13 +79,13 @@ def svg(report):
         f"<title>{title}</title>",
         f"<style>{STYLE}</style>",
         f'<rect width="{WIDTH}" height="{height}" rx="8" class="paper"/>',
-        _text(MARGIN, 28, title, "title"),
-        _text(MARGIN, 48, subtitle, "faint"),
+        text(MARGIN, 28, title, "title"),
+        text(MARGIN, 48, subtitle, "faint"),
     ]
     for tick in _ticks(least, most):
         x = x_of(tick)
-        parts.append(_line(x, TOP - 4, bottom, "one" if tick == 1 else "grid"))
-        parts.append(_text(x, TOP - 12, f"{tick:g}", "faint", "middle"))
+        parts.append(line(x, TOP - 4, bottom, "one" if tick == 1 else "grid"))
+        parts.append(text(x, TOP - 12, f"{tick:g}", "faint", "middle"))
     before = None
     for at, (name, rival) in enumerate(bars):
         y = TOP + LINE * at + LINE / 2
@@ -93,13 +93,13 @@ def svg(report):
         faster = ratio >= 1
         begin, end = sorted((x_of(1), x_of(ratio)))
         if name != before:
-            parts.append(_text(MARGIN, y + 4, name))
+            parts.append(text(MARGIN, y + 4, name))
         before = name
-        parts.append(_text(LABELS + MARGIN, y + 4, rival["name"], "faint", "end"))
+        parts.append(text(LABELS + MARGIN, y + 4, rival["name"], "faint", "end"))
         parts.append(
             f'<rect x="{begin:.1f}" y="{y - BAR / 2:.1f}" width="{max(end - begin, 1):.1f}" '
             f'height="{BAR}" rx="2" class="{"faster" if faster else "slower"}"/>'
         )
         where = (end + 6, "start") if faster else (begin - 6, "end")
-        parts.append(_text(where[0], y + 4, table.times(ratio), "", where[1]))
+        parts.append(text(where[0], y + 4, table.times(ratio), "", where[1]))
     return "\n".join([*parts, "</svg>"]) + "\n"

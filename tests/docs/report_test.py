@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -242,3 +243,16 @@ def test_ctrl_c_ends_all_that_was_started(tmp_path):
     assert process.wait(60) != 0
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
+
+
+def test_the_runs_of_the_plot_with_shards_have_the_same_losses_and_weights():
+    text = (DOCS / "shards.svg").read_text()
+    tree = ElementTree.fromstring(text)
+    space = "{http://www.w3.org/2000/svg}"
+    curves = {line.get("points") for line in tree.iter(f"{space}polyline")}
+    words = [one.text for one in tree.iter(f"{space}text")]
+    digests = [word for word in words if re.fullmatch("[0-9a-f]{16}", word)]
+    assert len(digests) == 8
+    assert len(set(digests)) == 1
+    assert len(curves) == 1
+    assert len(next(iter(curves)).split()) > 20

@@ -1,0 +1,3 @@
+add_executable(hvd_shards_bench shards/main.cpp)
+hvd_compile_options(hvd_shards_bench)
+target_link_libraries(hvd_shards_bench PRIVATE hvd)
