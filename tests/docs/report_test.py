@@ -249,10 +249,11 @@ def test_the_runs_of_the_plot_with_shards_have_the_same_losses_and_weights():
     text = (DOCS / "shards.svg").read_text()
     tree = ElementTree.fromstring(text)
     space = "{http://www.w3.org/2000/svg}"
-    curves = {line.get("points") for line in tree.iter(f"{space}polyline")}
+    # A rank 0 that is killed between a commit and its line of output leaves out a point.
+    curves = [set(line.get("points").split()) for line in tree.iter(f"{space}polyline")]
     words = [one.text for one in tree.iter(f"{space}text")]
     digests = [word for word in words if re.fullmatch("[0-9a-f]{16}", word)]
     assert len(digests) == 8
     assert len(set(digests)) == 1
-    assert len(curves) == 1
-    assert len(next(iter(curves)).split()) > 20
+    assert len(curves) == 8
+    assert all(curve <= curves[0] and len(curve) > 40 for curve in curves)
