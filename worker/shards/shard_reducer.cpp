@@ -1,23 +1,27 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include <hvd/adapter.h>
 #include <hvd/collectives.h>
 #include <hvd/error.h>
 #include <hvd/hvd.h>
 #include <hvd/shards.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "runtime/core/arithmetic.h"
 #include "runtime/core/request.h"
 #include "worker/process/ledger.h"
 #include "worker/process/process_world.h"
 #include "worker/shards/tree.h"
+#include "worker/submissions.h"
 
 namespace hvd {
 namespace {
@@ -108,18 +112,34 @@ class FirstError {
   std::exception_ptr first_;
 };
 
-using Clock = std::chrono::steady_clock;
+using Work = std::shared_ptr<detail::Pending>;
 
-// Whether all of the work has ended by then, well or not.
-bool has_ended(const Handle& work, Clock::time_point until, FirstError& error) {
+// Whether it has ended by then, well or not.
+bool has_ended(const Work& work, TimePoint until, FirstError& error) {
   bool ended = true;
-  error.keep([&] {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(until - std::min(until, Clock::now()));
-    ended = work.wait_for(left);
-  });
+  error.keep([&] { ended = work->wait_until(until); });
   return ended;
 }
+
+// Memory for what a collective brings, kept from step to step: that of a new tensor costs a page
+// fault for each page.
+class Arrivals {
+ public:
+  // This object must live until the work is done.
+  Work start(adapter::Submission work, std::string name) {
+    const std::size_t element_bytes = size_of(work.input.type);
+    work.allocate = [this, element_bytes](const std::vector<std::int64_t>& shape) -> void* {
+      const auto bytes = static_cast<std::size_t>(shape.front()) * element_bytes;
+      if (memory_.size() < std::max<std::size_t>(1, bytes)) memory_.resize(bytes + 1);
+      return memory_.data();
+    };
+    return worker::start(std::move(work), std::move(name), worker::Room::given);
+  }
+  std::byte* data() { return memory_.data(); }
+
+ private:
+  std::vector<std::byte> memory_;
+};
 
 // The gradients of one type: their sums of this step, and what becomes of them.
 class TypeSum {
@@ -176,11 +196,7 @@ class TypeSum {
   }
 
   // Nothing is in flight.
-  void end() {
-    arriving_.clear();
-    arrived_.clear();
-    gathering_ = {};
-  }
+  void end() { works_.clear(); }
 
   // Each rank gets all subtrees of its part of the elements ...
   void hand_out(const Layout& layout, const ProcessSet& set) {
@@ -191,25 +207,27 @@ class TypeSum {
     const std::vector<std::int64_t> nothing(splits.size(), 0);
     for (std::size_t round = 0; round < layout.rounds; ++round) {
       const bool has_one = round < sums_.size();
-      const ConstTensorView sent{has_one ? sums_[round].memory.data() : nullptr,
-                                 {has_one ? static_cast<std::int64_t>(elements_) : 0},
-                                 type_};
-      arriving_.push_back(alltoall_async(sent, {.name = cat(name_, ".", round),
-                                                .splits = has_one ? splits : nothing,
-                                                .process_set = set}));
+      adapter::Submission work;
+      work.collective = Collective::alltoall;
+      work.input = {has_one ? sums_[round].memory.data() : nullptr,
+                    {has_one ? static_cast<std::int64_t>(elements_) : 0},
+                    type_};
+      work.splits = has_one ? splits : nothing;
+      work.process_set = set;
+      if (arrivals_.size() == round) arrivals_.emplace_back();
+      works_.push_back(arrivals_[round].start(std::move(work), cat(name_, ".", round)));
     }
   }
-  bool parts_are_there(Clock::time_point until, FirstError& error) const {
-    return std::all_of(arriving_.begin(), arriving_.end(),
-                       [&](const auto& one) { return has_ended(one, until, error); });
+  // Whether nothing is in flight any more.
+  bool has_ended(TimePoint until, FirstError& error) const {
+    return std::all_of(works_.begin(), works_.end(),
+                       [&](const auto& work) { return hvd::has_ended(work, until, error); });
   }
 
   // ... adds them up along the tree, divides the sum by `divisor`, and tells all.
   void add_up(const Layout& layout, int divisor, const ProcessSet& set) {
     const std::size_t count = layout.count_of(layout.rank, elements_);
-    arrived_.clear();
-    for (auto& one : arriving_) arrived_.push_back(one.get());
-    arriving_.clear();
+    works_.clear();
     const auto parts = parts_in_order(layout, count);
 
     const std::size_t block = kBlockBytes / element_bytes_;
@@ -223,18 +241,14 @@ class TypeSum {
 
     std::byte* const sum = count > 0 ? parts.front() : nullptr;
     if (divisor > 1 && count > 0) runtime::divide(type_, sum, count, divisor);
-    gathering_ = allgather_async(ConstTensorView{sum, {static_cast<std::int64_t>(count)}, type_},
-                                 {.name = cat(name_, ".sum"), .process_set = set});
+    adapter::Submission work;
+    work.collective = Collective::allgather;
+    work.input = {sum, {static_cast<std::int64_t>(count)}, type_};
+    work.process_set = set;
+    works_.push_back(gathered_.start(std::move(work), cat(name_, ".sum")));
   }
-  bool sum_is_there(Clock::time_point until, FirstError& error) const {
-    return has_ended(gathering_, until, error);
-  }
-
   // To the memory of the gradients.
-  void spread() {
-    const Tensor sum = gathering_.get();
-    spread_from(static_cast<const std::byte*>(sum.data()));
-  }
+  void spread() { spread_from(gathered_.data()); }
   // The same in a world of one.
   void spread_own(int divisor) {
     spread_from(sums_.front().memory.data());
@@ -279,7 +293,7 @@ class TypeSum {
   std::vector<std::byte*> parts_in_order(const Layout& layout, std::size_t count) {
     std::vector<std::byte*> parts;
     for (const auto& part : layout.parts) {
-      auto* const first = static_cast<std::byte*>(arrived_[part.round].tensor.data());
+      auto* const first = arrivals_[part.round].data();
       parts.push_back(first + part.place * count * element_bytes_);
     }
     return parts;
@@ -300,9 +314,9 @@ class TypeSum {
   std::vector<PlacedGradient> gradients_;
   std::vector<SubtreeSum> sums_;              // of this step, in the order of their shards
   std::vector<std::vector<std::byte>> free_;  // memory for others
-  std::vector<Future<Rows>> arriving_;
-  std::vector<Rows> arrived_;
-  Future<Tensor> gathering_;
+  std::deque<Arrivals> arrivals_;             // of each round
+  Arrivals gathered_;
+  std::vector<Work> works_;  // in flight, or ended
 };
 
 }  // namespace
@@ -315,6 +329,10 @@ class ShardReducer::Impl {
       throw InvalidArgumentError("ShardReducer: the operation must be Average or Sum");
     }
   }
+
+  ~Impl() { wait_for_all(); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   void add(std::string name, const TensorView& gradient) {
     if (phase_ != Phase::idle) {
@@ -380,7 +398,7 @@ class ShardReducer::Impl {
     ++next_;
   }
 
-  bool synchronize_until(Clock::time_point until) {
+  bool synchronize_until(TimePoint until) {
     if (!in_flight()) {
       begin_if_not();
       if (!is_over()) {
@@ -398,7 +416,7 @@ class ShardReducer::Impl {
     if (!advance(until)) return false;
     if (!error_.is_there()) {
       each([](TypeSum& sum) { sum.spread(); });
-      if (ledger_ != nullptr) error_.keep([&] { note(all_samples_.get()); });
+      if (ledger_ != nullptr) error_.keep([&] { note(samples_work_->take().front().tensor); });
     }
     const FirstError error = std::exchange(error_, {});
     end();
@@ -442,7 +460,7 @@ class ShardReducer::Impl {
   // was computed in a step that has a number is kept.
   void end() {
     for (auto& [type, sum] : sums_) sum.end();
-    all_samples_ = {};
+    samples_work_.reset();
     phase_ = Phase::idle;
     if (!step_) forget();
   }
@@ -555,32 +573,35 @@ class ShardReducer::Impl {
     if (ledger_ == nullptr) return;
     sent_samples_ = sample_numbers();
     error_.keep([&] {
-      all_samples_ = allgather_async(sent_samples_, {.name = cat(options_.name, ".samples"),
-                                                     .process_set = options_.process_set});
+      adapter::Submission work;
+      work.collective = Collective::allgather;
+      work.input = ConstTensorView(sent_samples_);
+      work.process_set = options_.process_set;
+      samples_work_ =
+          worker::start(std::move(work), cat(options_.name, ".samples"), worker::Room::made);
     });
   }
   // Whether all is there, or an error and nothing in flight.
-  bool advance(Clock::time_point until) {
+  bool advance(TimePoint until) {
     if (phase_ == Phase::handing_out) {
-      if (!all([&](const TypeSum& sum) { return sum.parts_are_there(until, error_); })) {
+      if (!all([&](const TypeSum& sum) { return sum.has_ended(until, error_); })) {
         return false;
       }
       if (error_.is_there()) return samples_are_there(until);
       phase_ = Phase::gathering;
       each([&](TypeSum& sum) { sum.add_up(*layout_, divisor(), options_.process_set); });
     }
-    return all([&](const TypeSum& sum) { return sum.sum_is_there(until, error_); }) &&
+    return all([&](const TypeSum& sum) { return sum.has_ended(until, error_); }) &&
            samples_are_there(until);
   }
-  bool samples_are_there(Clock::time_point until) {
-    return ledger_ == nullptr || has_ended(all_samples_, until, error_);
+  bool samples_are_there(TimePoint until) {
+    return !samples_work_ || has_ended(samples_work_, until, error_);
   }
   // It has the memory that collectives read and write.
   void wait_for_all() {
     if (!in_flight()) return;
     while (!all([&](const TypeSum& sum) {
-      const auto until = Clock::now() + kLongWait;
-      return sum.parts_are_there(until, error_) && sum.sum_is_there(until, error_);
+      return sum.has_ended(Clock::now() + kLongWait, error_);
     }) || !samples_are_there(Clock::now() + kLongWait)) {
     }
   }
@@ -598,7 +619,7 @@ class ShardReducer::Impl {
   worker::Ledger* const ledger_ = worker::Ledger::of_process();
   worker::ShardSamples samples_;  // of the shards whose sums are here, if there is a ledger
   std::vector<std::int64_t> sent_samples_;
-  Future<Tensor> all_samples_;
+  Work samples_work_;  // null: none
 };
 
 ShardReducer::ShardReducer(ShardReducerOptions options)
