@@ -173,7 +173,7 @@ Status Ledger::write(const LedgerStep& step) {
 Status Ledger::append(const LedgerStep& step) {
   const std::string line = step.line();
   if (!write_all(fd_.get(), line)) {
-    const Status why = Status::from_errno(cat("write ", file_), errno);
+    Status why = Status::from_errno(cat("write ", file_), errno);
     if (::ftruncate(fd_.get(), end_) == 0) return why;
     return {why.code(), cat(why.message(), "; its last line is cut off")};
   }
