@@ -265,7 +265,7 @@ std::vector<std::string> program_flags(const Options& options) {
   return flags;
 }
 
-// With shards: the digests of all steps as one worker commits them whom nobody disturbs.
+// With shards: the digests of all steps, of a job of one worker without faults.
 std::map<std::int64_t, std::string> calm_weights(const Options& options, test::HostBed& bed,
                                                  std::int64_t steps, std::string& errors) {
   std::vector<std::string> words{test::binary("hvdrun"), "-np", "1", "./train"};

@@ -80,7 +80,7 @@ struct StepRange {
   }
 };
 
-// What only one of the two ledgers has.
+// Steps that only one of the two ledgers has.
 class Alone {
  public:
   void add(std::uint64_t step) {

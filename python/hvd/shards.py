@@ -100,7 +100,7 @@ class TreeSum:
         return range(*self._reducer.own())
 
     def begin(self, addresses: list[int]) -> None:
-        """Begins a step. What a signal has cut off of the one before, comes to its end there."""
+        """Begins a step. A step before it that a signal has cut off comes to its end first."""
         while self._reducer.in_flight() and not self._reducer.synchronize(_SLICE_MS, addresses):
             pass
         self._reducer.reset()

@@ -1,4 +1,5 @@
-// What the kernel knows of a TCP connection. Nothing: the kernel does not say. Any thread.
+// Facts that the kernel keeps about a TCP connection; nothing where the kernel does not say. Any
+// thread.
 #pragma once
 
 #include <chrono>

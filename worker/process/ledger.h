@@ -3,8 +3,8 @@
 //
 // The leader of a commit, rank 0, writes its line once the commit is one. It may be lost in
 // between: then a rank that holds the state writes the line when the next world begins. A leader
-// that was stopped for long may come then, too. So whoever writes looks under a lock whether the
-// line is there, and a step stands once.
+// that was stopped for long may come then, too. So a writer looks under a lock whether the line is
+// there, and a step stands once.
 //
 // Where a file is kept each step has the samples of all ranks, since ShardReducer exchanges them.
 //

@@ -126,8 +126,8 @@ class _Steps:
 
         In the loop comes what a step of one process does with its batch, up to ``backward()``, for
         the samples of the shard. After it gradients are the average over all shards, on all ranks.
-        A parameter that has a gradient in no shard has none. What gradients there were before
-        the loop is thrown away. A loop that was left before its end does not count.
+        A parameter that has a gradient in no shard has none. Gradients from before the loop are
+        thrown away. A loop that was left before its end does not count.
         """
         own = shards_of(self._shard_count, self._shard_set.rank(), self._shard_set.size())
         self._begin_shards(own)

@@ -320,19 +320,32 @@ TEST(NegotiationSimulation, RepeatedRequestsAfterAnErrorAreNotMixedUp) {
   }
 }
 
-// Ranks that close with calls in flight, some of which no other rank makes. Small caches: ids are
-// under way when their tensors leave.
+// Ids are under way when their tensors leave the caches.
+class WorldOfSmallCaches : public SimulatedWorld {
+ public:
+  explicit WorldOfSmallCaches(unsigned seed)
+      : SimulatedWorld(2 + static_cast<int>(seed % 17), 1 + static_cast<int>(seed % 5), seed,
+                       config_of(seed)) {
+    if (seed % 5 == 0) slowest_message(Time(400'000));  // gatherers forward rows in part
+  }
+
+ private:
+  static Config config_of(unsigned seed) {
+    Config config;
+    config.cache_capacity = 1 + seed % 7;
+    config.deterministic = seed % 4 == 0;
+    return config;
+  }
+};
+
+// Ranks that close with calls in flight, some of which no other rank makes.
 TEST(NegotiationSimulation, InShutdownJustThoseCallsFailThatARankDoesNotMake) {
   std::size_t failed = 0;
   std::size_t completed = 0;
   for (unsigned seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(cat("seed ", seed));
-    Config config;
-    config.cache_capacity = 1 + seed % 7;
-    config.deterministic = seed % 4 == 0;
-    const int size = 2 + static_cast<int>(seed % 17);
-    SimulatedWorld world(size, 1 + static_cast<int>(seed % 5), seed, config);
-    if (seed % 5 == 0) world.slowest_message(Time(400'000));  // gatherers forward rows in part
+    WorldOfSmallCaches world(seed);
+    const int size = world.size();
     constexpr int kTensors = 8;
     struct Rank {
       std::size_t in_flight = 0;
@@ -387,17 +400,13 @@ TEST(NegotiationSimulation, InShutdownJustThoseCallsFailThatARankDoesNotMake) {
   EXPECT_GT(completed, 1'000U);
 }
 
-// Small caches: ids are under way when their tensors leave, and are asked for again in full.
+// Tensors that have left the caches are asked for again in full.
 TEST(NegotiationSimulation, RanksJoinWithCallsInFlight) {
   std::size_t answers = 0;
   for (unsigned seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(cat("seed ", seed));
-    Config config;
-    config.cache_capacity = 1 + seed % 7;
-    config.deterministic = seed % 4 == 0;
-    const int size = 2 + static_cast<int>(seed % 17);
-    SimulatedWorld world(size, 1 + static_cast<int>(seed % 5), seed, config);
-    if (seed % 5 == 0) world.slowest_message(Time(400'000));  // gatherers forward rows in part
+    WorldOfSmallCaches world(seed);
+    const int size = world.size();
     constexpr int kTensors = 8;
     struct Rank {
       int steps = 0;
