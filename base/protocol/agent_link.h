@@ -22,6 +22,11 @@
 // ends. (Compare Gray and Cheriton, "Leases", 1989.) Time in which the agent itself was stopped is
 // no silence, nor is, on the driver's own machine, time in which the driver was.
 //
+// Holding: an agent whose Hello has named a time for it does not end with its link. Its workers run
+// on, it keeps what it has to say, and a later driver of the job that starts an agent on this host
+// gets this one (cmd/hvd-agent/link_handover.h). It is the end of the link that tells that the
+// driver has died. A link that is silent tells nothing, so that the lease ends as ever.
+//
 // Pause stops the workers of a job that a person has stopped (Ctrl-Z), lease or no lease, and says
 // when they may go on. The agent answers it by Paused, so that the driver knows that it may stop.
 //
@@ -45,7 +50,7 @@
 
 namespace hvd::agent_link {
 
-inline constexpr std::uint32_t kProtocolVersion = 14;
+inline constexpr std::uint32_t kProtocolVersion = 15;
 inline constexpr std::uint64_t kOutputWindow = std::uint64_t{256}
                                                << 10;  // bytes per stream in flight
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} << 10;
@@ -92,6 +97,7 @@ enum class Kind : std::uint16_t {
   described = 122,
   work_reports = 123,
   worker_cannot_reach = 124,
+  commit_mark = 125,
 };
 
 // A worker's incarnation: unique within the job, never used again. 0 means "all of them" where
@@ -125,9 +131,16 @@ struct Hello {
   std::string host = {};
   // From SIGTERM to SIGKILL of the workers of an agent that is itself told to end.
   std::uint32_t grace_ms = 5'000;
+  // How often the job has had another driver; from 1 on. An agent obeys none that is older than the
+  // one that it has obeyed. 0: this job ends with its driver.
+  std::uint64_t epoch = 0;
+  // For so long the workers run on when the link has ended, until a later driver comes.
+  std::uint32_t hold_ms = 0;
+  // An agent that holds workers of an earlier driver is to serve this link.
+  bool takes_over = false;
   HVD_MESSAGE_FIELDS(Hello, protocol, build_id, job_id, lease_ms, orphan_timeout_ms, open_files,
                      elastic, worker_silence_ms, local, first_port, last_port, listen_on, host,
-                     grace_ms)
+                     grace_ms, epoch, hold_ms, takes_over)
 };
 
 // The settings that all workers of a job have in common. Sent once, before the first Launch; it
@@ -296,9 +309,21 @@ struct Ready {
   std::int32_t visible_gpus = 0;  // that the agent's own CUDA_VISIBLE_DEVICES leaves of them
   std::int32_t cores = 1;         // that its processes may use
   std::string port_error = {};    // why it found no port in the range of Hello; empty: it did
+  // It has served an earlier driver of the job, and what it was asked then holds. All that it has
+  // said of workers since its first Ready follows once more, whether the earlier driver has read it
+  // or not.
+  bool was_held = false;
   Status check() const;
   HVD_MESSAGE_FIELDS(Ready, protocol, build_id, pid, host_name, interfaces, probe_port,
-                     probe_greeting, free_port, gpus, visible_gpus, cores, port_error)
+                     probe_greeting, free_port, gpus, visible_gpus, cores, port_error, was_held)
+};
+
+// The newest commit that a worker here has made while there was no driver (CommitId,
+// base/protocol/world_document.h), for the rendezvous service of the next one.
+struct CommitMark {
+  static constexpr Kind kKind = Kind::commit_mark;
+  std::string commit;
+  HVD_MESSAGE_FIELDS(CommitMark, commit)
 };
 
 struct Launched {

@@ -3,12 +3,83 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
+#include <endian.h>
 #include <unistd.h>
 #include <utility>
 
 #include "base/text.h"
 
 namespace hvd::agent {
+namespace {
+
+agent_link::Kind kind_of(const std::string& frame) {
+  std::uint16_t kind = 0;
+  std::memcpy(&kind, frame.data() + kFrameHeaderSize - sizeof(kind), sizeof(kind));
+  return static_cast<agent_link::Kind>(le16toh(kind));
+}
+
+// Of a worker, and still true for a later driver. Few come of each worker.
+bool is_report(agent_link::Kind kind) {
+  using agent_link::Kind;
+  switch (kind) {
+    case Kind::launched:
+    case Kind::launch_failed:
+    case Kind::output_closed:
+    case Kind::exited:
+    case Kind::worker_initialised:
+    case Kind::worker_done:
+    case Kind::worker_ready:
+    case Kind::worker_leaves:
+    case Kind::worker_left:
+    case Kind::world_committed:
+    case Kind::host_leaves:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void DriverLink::cut() {
+  in_.reset();
+  out_.reset();
+  decoder_ = FrameDecoder();
+  writing_.clear();
+  written_ = 0;
+  urgent_.clear();
+  first_.clear();
+  ordered_.clear();
+  waiting_bytes_ = 0;
+}
+
+void DriverLink::renew(UniqueFd in, UniqueFd out, std::string_view received) {
+  cut();
+  in_ = std::move(in);
+  out_ = std::move(out);
+  decoder_.feed(received);
+}
+
+void DriverLink::repeat_reports() {
+  for (const auto& report : reports_) {
+    waiting_bytes_ += report.size();
+    first_.push_back({agent_link::kAllWorkers, report});
+  }
+}
+
+DriverLink::Parts DriverLink::release() {
+  Parts parts{std::move(in_), std::move(out_), decoder_.take_rest()};
+  cut();
+  return parts;
+}
+
+bool DriverLink::takes(const std::string& frame) {
+  if (keeps_reports_ && is_report(kind_of(frame))) reports_.push_back(frame);
+  if (is_cut()) return false;
+  waiting_bytes_ += frame.size();
+  return true;
+}
 
 Status DriverLink::receive() {
   std::array<char, 16384> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
@@ -25,22 +96,27 @@ Status DriverLink::receive() {
 }
 
 void DriverLink::send_first(std::string frame) {
-  waiting_bytes_ += frame.size();
+  if (!takes(frame)) return;
   urgent_.push_back({agent_link::kAllWorkers, std::move(frame)});
 }
 
 void DriverLink::send(std::string frame) {
-  waiting_bytes_ += frame.size();
+  if (!takes(frame)) return;
   first_.push_back({agent_link::kAllWorkers, std::move(frame)});
 }
 
-void DriverLink::send_output(agent_link::Incarnation worker, std::string frame) {
+void DriverLink::send_output(const agent_link::Output& output) {
+  if (is_cut()) {
+    dropped_output_ += output.bytes.size();
+    return;
+  }
+  std::string frame = output.encode();
   waiting_bytes_ += frame.size();
-  ordered_.push_back({worker, std::move(frame)});
+  ordered_.push_back({output.incarnation, std::move(frame)});
 }
 
 void DriverLink::send_in_order(agent_link::Incarnation worker, std::string frame) {
-  waiting_bytes_ += frame.size();
+  if (!takes(frame)) return;
   // Right behind the last of its own, in front of what only others wait for.
   const auto last = std::find_if(ordered_.rbegin(), ordered_.rend(),
                                  [&](const Item& item) { return item.worker == worker; });

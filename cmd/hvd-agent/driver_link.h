@@ -4,12 +4,20 @@
 // Frames wait in three queues. Answers to heartbeats overtake everything. A message about one
 // worker stays behind that worker's output, but overtakes the output of others; all other messages
 // overtake output. So the report of an exit never waits for another worker's output.
+//
+// The link of a job whose agents hold their workers may be cut, when its driver has ended, and later
+// renewed. While it is cut, output is dropped. What the agent has reported of workers is kept, and
+// goes out once more when the link was renewed.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/descriptors.h"
 #include "base/frame.h"
@@ -22,6 +30,26 @@ class DriverLink {
  public:
   // Both descriptors are non-blocking; they may be two numbers of one socket.
   DriverLink(UniqueFd in, UniqueFd out) : in_(std::move(in)), out_(std::move(out)) {}
+
+  // From now on reports are kept. To be called before the first of them.
+  void keep_reports() { keeps_reports_ = true; }
+  // The link has ended: closes it and drops what waits.
+  void cut();
+  bool is_cut() const { return !out_; }
+  // The link of the next driver, on which `received` has arrived.
+  void renew(UniqueFd in, UniqueFd out, std::string_view received);
+  // Sends all reports since keep_reports().
+  void repeat_reports();
+  // The link for another agent to serve, with what has arrived and was not given out by next();
+  // this one is cut.
+  struct Parts {
+    UniqueFd in;
+    UniqueFd out;
+    std::string received;
+  };
+  Parts release();
+  // Bytes of output that were dropped since the last call.
+  std::uint64_t take_dropped_output() { return std::exchange(dropped_output_, 0); }
 
   int in_fd() const { return in_.get(); }
   int out_fd() const { return out_.get(); }
@@ -36,7 +64,7 @@ class DriverLink {
   // May overtake output.
   void send(std::string frame);
   // A worker's output: behind everything else.
-  void send_output(agent_link::Incarnation worker, std::string frame);
+  void send_output(const agent_link::Output& output);
   // Overtakes output, except that of this worker.
   void send_in_order(agent_link::Incarnation worker, std::string frame);
   // True while more output may be read from the workers' pipes.
@@ -55,6 +83,9 @@ class DriverLink {
     std::string frame;
   };
 
+  // False: the link is cut, and the frame is dropped.
+  bool takes(const std::string& frame);
+
   UniqueFd in_;
   UniqueFd out_;
   FrameDecoder decoder_;
@@ -64,6 +95,9 @@ class DriverLink {
   std::deque<Item> first_;
   std::deque<Item> ordered_;
   std::size_t waiting_bytes_ = 0;
+  bool keeps_reports_ = false;
+  std::vector<std::string> reports_;  // in the order in which they were made
+  std::uint64_t dropped_output_ = 0;
 };
 
 }  // namespace hvd::agent

@@ -44,12 +44,16 @@ std::optional<pid_t> own_process(int connection) {
 
 }  // namespace
 
+std::string claim_name(const std::string& job_id, const std::string& host) {
+  // All agents of a job are of one build, so this is the same number in all of them.
+  return cat("hvd-agent.", ::geteuid(), ".", job_id, ".", std::hash<std::string>()(host));
+}
+
 void HostClaim::begin(const std::string& job_id, const std::string& host,
                       std::function<void()> on_claimed, TimePoint now) {
   on_claimed_ = std::move(on_claimed);
   if (host.empty()) return finish();
-  // All agents of a job are of one build, so this is the same number in all of them.
-  name_ = cat("hvd-agent.", ::geteuid(), ".", job_id, ".", std::hash<std::string>()(host));
+  name_ = claim_name(job_id, host);
   give_up_at_ = now + kFormerTimeout;
   try_to_claim(now);
 }

@@ -22,6 +22,9 @@
 
 namespace hvd::agent {
 
+// The abstract name of the agents of a job on what the job calls this host.
+std::string claim_name(const std::string& job_id, const std::string& host);
+
 class HostClaim {
  public:
   // Longer than an agent waits for processes that SIGKILL does not end.

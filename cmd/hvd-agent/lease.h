@@ -66,7 +66,7 @@ class SharedLease {
   SharedLease& operator=(SharedLease&&) = delete;
   ~SharedLease();
 
-  // The agent's side. Before the first reaper is forked: the limit of silence (zero: none), and the
+  // The agent's side. For reapers that are forked later: the limit of silence (zero: none). The
   // driver, if it is a process of this machine (0: it is not).
   void begin(std::chrono::milliseconds orphan_timeout, pid_t local_driver);
   void write(const Lease& lease);
@@ -94,7 +94,7 @@ class SharedLease {
     std::atomic<bool> paused;
     std::atomic<bool> frozen;
     std::chrono::milliseconds orphan_timeout;
-    pid_t local_driver;
+    std::atomic<pid_t> local_driver;
   };
   static_assert(std::atomic<std::int64_t>::is_always_lock_free);  // or it could not be shared
   explicit SharedLease(Page* page) : page_(page) {}

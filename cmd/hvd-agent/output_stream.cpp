@@ -47,6 +47,13 @@ void OutputStream::credit(std::uint64_t bytes) {
   queue();
 }
 
+std::uint64_t OutputStream::renew_window() {
+  const std::uint64_t in_flight = agent_link::kOutputWindow - window_;
+  window_ = agent_link::kOutputWindow;
+  queue();
+  return in_flight;
+}
+
 std::uint64_t OutputStream::bytes_in_pipe() const {
   int count = 0;
   if (!pipe_ || ::ioctl(pipe_.get(), FIONREAD, &count) != 0 || count < 0) return 0;
@@ -86,8 +93,9 @@ void OutputStream::transfer(DriverLink& link) {
   if (got <= 0) return close(link);
   const auto count = static_cast<std::uint64_t>(got);
   output.bytes.resize(count);
-  window_ -= count;
-  link.send_output(worker_, output.encode());
+  // Nobody will return the bytes that a cut link drops.
+  if (!link.is_cut()) window_ -= count;
+  link.send_output(output);
   if (unsent_ > 0) {
     unsent_ -= std::min(unsent_, count);
     if (unsent_ == 0) changed_();

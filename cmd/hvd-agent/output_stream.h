@@ -48,6 +48,9 @@ class OutputStream {
   // From now on, for a worker that was launched.
   Status start(EventLoop& loop);
   void credit(std::uint64_t bytes);
+  // The link is cut: the window is whole again. Returns the bytes that are in flight, of which the
+  // driver may have read some.
+  std::uint64_t renew_window();
   // The worker itself has exited: has_unsent() is true until what is in the pipe now was sent. (Its
   // descendants may go on writing without end.)
   void worker_exited();

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/machine/machine.h"
 #include "base/machine/proc.h"
+#include "base/security/unix_peer.h"
 #include "base/text.h"
 #include "base/versions.h"
 #include "cmd/hvd-agent/process_tree.h"
@@ -55,13 +56,17 @@ Supervisor::Supervisor(std::unique_ptr<EventLoop> loop, SharedLease board,
       checker_(*loop_,
                [this](const agent_link::Checked& checked) { link_.send(checked.encode()); }),
       prober_(*loop_, [this](const agent_link::Probed& probed) { link_.send(probed.encode()); }),
-      claim_(*loop_, [this] { on_superseded(); }) {
+      claim_(*loop_, [this] { on_superseded(); }),
+      handover_(
+          *loop_, [this](HandedLink link) { take_link(std::move(link)); },
+          [this] { on_messenger_gone(); }) {
+  context_.on_commit_mark = [this](std::string commit) { on_commit_mark(std::move(commit)); };
   for (const auto& child : descendants_of(::getpid())) {
     if (child.parent == ::getpid()) inherited_children_.push_back(child.pid);
   }
 }
 
-Status Supervisor::watch_all() {
+Status Supervisor::watch_link() {
   auto in = loop_->watch(link_.in_fd(), EPOLLIN, [this](std::uint32_t) { on_link_readable(); });
   HVD_RETURN_IF_ERROR(in.status());
   link_in_watch_ = std::move(*in);
@@ -72,6 +77,11 @@ Status Supervisor::watch_all() {
   });
   HVD_RETURN_IF_ERROR(out.status());
   link_out_watch_ = std::move(*out);
+  return {};
+}
+
+Status Supervisor::watch_all() {
+  HVD_RETURN_IF_ERROR(watch_link());
   auto signals = loop_->watch(signals_.get(), EPOLLIN, [this](std::uint32_t) { on_signals(); });
   HVD_RETURN_IF_ERROR(signals.status());
   signals_watch_ = std::move(*signals);
@@ -94,6 +104,7 @@ int Supervisor::run() {
     }
     turn();
   }
+  handover_.release_messenger(exit_code_);
   return exit_code_;
 }
 
@@ -133,14 +144,19 @@ void Supervisor::extend_deadlines(TimePoint now) {
 
 // The reapers do the freezing. (They do the killing, too, should this process be stopped.)
 void Supervisor::obey_lease() {
-  if (phase_ == Phase::lost || phase_ == Phase::over) return;
+  if (phase_ == Phase::lost || phase_ == Phase::over || phase_ == Phase::relieved) return;
   if (const TimePoint now = Clock::now(); now >= orphan_timer_.next_look()) {
+    // The reapers do not count the time in which nobody is there to be heard.
+    if (phase_ == Phase::holding) shared_lease_.note_heard();
     const bool driver_is_stopped = is_stopped(shared_lease_.local_driver());
     driver_was_stopped_ = driver_was_stopped_ || driver_is_stopped;
     if (orphan_timer_.look(now, driver_is_stopped)) {
-      HVD_LOG(error, "on " << host_name() << ": nothing was heard from hvdrun for "
-                           << seconds_text(orphan_timer_.limit()) << "; killing " << workers_.size()
-                           << " workers and ending");
+      HVD_LOG(error, "on " << host_name() << ": "
+                           << (phase_ == Phase::holding ? "no hvdrun has come for "
+                                                        : "nothing was heard from hvdrun for ")
+                           << seconds_text(orphan_timer_.limit())
+                           << (phase_ == Phase::holding ? " (--hold)" : "") << "; killing "
+                           << workers_.size() << " workers and ending");
       return lose_link();
     }
   }
@@ -154,7 +170,9 @@ TimePoint Supervisor::deadline() const {
   if (phase_ != Phase::lost && (pump_.ready() || has_requests())) return Clock::now();
   TimePoint first = std::min({give_up_at_, look_for_strays_at_, probe_listener_.deadline(),
                               prober_.deadline(), claim_.deadline()});
-  if (phase_ != Phase::lost) first = std::min(first, orphan_timer_.next_look());
+  if (phase_ != Phase::lost && phase_ != Phase::relieved) {
+    first = std::min(first, orphan_timer_.next_look());
+  }
   if (phase_ != Phase::lost && !saw_lease_end_ && lease_.runs_until() != kNoLeaseEnd) {
     first = std::min(first, Clock::now() + (lease_.runs_until() - LeaseClock::now()));
   }
@@ -174,7 +192,7 @@ void Supervisor::on_link_readable() {
       status = frame.status();
     } else if (!frame->has_value()) {
       return;
-    } else if (phase_ != Phase::greeting && is_heartbeat(**frame)) {
+    } else if (phase_ != Phase::greeting && phase_ != Phase::holding && is_heartbeat(**frame)) {
       status = handle(**frame);  // the lease does not wait for what was asked before
     } else {
       queued_frames_.push_back(std::move(**frame));
@@ -209,6 +227,7 @@ void Supervisor::end(int exit_code, TimePoint give_up_at) {
 // The driver is gone, or sends invalid data: there is no job to work for any more.
 void Supervisor::fail_link(const Status& why) {
   if (phase_ == Phase::lost || phase_ == Phase::over) return;
+  if (may_hold(why)) return hold(why);
   if (sent_bye_ && why.code() == Code::unavailable) {
     phase_ = Phase::over;  // the driver closed the link after Shutdown
     return;
@@ -225,8 +244,7 @@ void Supervisor::fail_link(const Status& why) {
 }
 
 void Supervisor::lose_link() {
-  link_in_watch_.end();
-  link_out_watch_.end();
+  drop_link();
   for (auto& [incarnation, worker] : workers_) {
     worker->kill();
     changed_.insert(incarnation);
@@ -234,6 +252,12 @@ void Supervisor::lose_link() {
   phase_ = Phase::lost;
   exit_code_ = 1;
   give_up_at_ = Clock::now() + kUnkillableTimeout;
+}
+
+void Supervisor::drop_link() {
+  link_in_watch_.end();
+  link_out_watch_.end();
+  link_reader_gone_ = false;
 }
 
 // hvdrun has given this agent up, but its message was lost.
@@ -261,8 +285,11 @@ void Supervisor::on_signals() {
       on_child_ended();
     } else if (number == SIGUSR1) {
       if (phase_ == Phase::serving) link_.send(agent_link::ActivityWanted{}.encode());
+      if (phase_ == Phase::relieved) pass_on(number);
     } else if (is_same_notice(number, Clock::now())) {
       continue;
+    } else if (phase_ == Phase::relieved) {
+      pass_on(number);
     } else if (phase_ == Phase::greeting || phase_ == Phase::claiming) {
       exit_code_ = 128 + number;
       phase_ = Phase::over;
@@ -270,7 +297,7 @@ void Supervisor::on_signals() {
                !std::exchange(announced_leaving_, true)) {
       // The job goes on elsewhere; workers here go on until they can leave at a commit.
       link_.send(agent_link::HostLeaves{}.encode());
-    } else if (phase_ == Phase::serving) {
+    } else if (phase_ == Phase::serving || phase_ == Phase::holding) {
       problem(cat("the agent on ", host_name(), " was told to end by signal ", number,
                   "; it stops its workers"));
       const TimePoint now = Clock::now();
@@ -282,6 +309,11 @@ void Supervisor::on_signals() {
       for (auto& [incarnation, worker] : workers_) worker->kill();  // asked twice
     }
   }
+}
+
+void Supervisor::pass_on(int signal) const {
+  const auto reliever = unix_peer(reliever_.get());
+  if (reliever) ::kill(reliever->pid, signal);
 }
 
 void Supervisor::on_child_ended() {

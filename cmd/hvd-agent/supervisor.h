@@ -2,10 +2,12 @@
 // processes outlives it. One thread, one object, run by main().
 //
 //     greeting --Hello--> claiming --no older agent is left--> serving
+//                            `--an older agent takes the link over--> relieved --its end--> over
 //     serving --Shutdown, SIGTERM(*)--> ending --nothing left, Bye--> over
+//     serving --end of the link(**)--> holding --Hello of a later driver--> serving
 //     each --end of file or invalid data on the link, silence, a newer agent--> lost --> over
 //
-// In `claiming` an older agent of the job ends its workers on this host; requests wait. In `ending`
+// (**) In a job whose agents hold their workers. In `claiming` an older agent of the job ends its workers on this host; requests wait. In `ending`
 // the link is served until every worker is over and all output was sent; in `lost` there is no
 // driver to serve, so the agent kills its workers and exits. (*) In an elastic job, the
 // second SIGTERM: the first is reported to the driver, and the agent serves on until Shutdown.
@@ -32,6 +34,7 @@
 #include "cmd/hvd-agent/host_claim.h"
 #include "cmd/hvd-agent/host_network.h"
 #include "cmd/hvd-agent/lease.h"
+#include "cmd/hvd-agent/link_handover.h"
 #include "cmd/hvd-agent/orphan_timer.h"
 #include "cmd/hvd-agent/output_stream.h"
 #include "cmd/hvd-agent/prober.h"
@@ -53,19 +56,23 @@ class Supervisor {
   int run();
 
  private:
-  enum class Phase { greeting, claiming, serving, ending, lost, over };
+  enum class Phase { greeting, claiming, relieved, serving, holding, ending, lost, over };
+  using milliseconds = std::chrono::milliseconds;
   // How long processes that SIGKILL does not end (they wait for a dead file system, or belong to
   // another user) delay the agent's exit.
   static constexpr std::chrono::seconds kUnkillableTimeout{10};
 
   Status watch_all();
+  Status watch_link();
   void turn();
   void obey_lease();
   // Time in which this process was stopped does not count for any deadline.
   void extend_deadlines(TimePoint now);
   bool is_same_notice(int number, TimePoint now);
   // Frames of the driver that can be handled now.
-  bool has_requests() const { return !queued_frames_.empty() && phase_ != Phase::claiming; }
+  bool has_requests() const {
+    return !queued_frames_.empty() && phase_ != Phase::claiming && phase_ != Phase::relieved;
+  }
   TimePoint deadline() const;
   void on_link_readable();
   void on_signals();
@@ -77,6 +84,7 @@ class Supervisor {
   Status on(const agent_link::Hello& hello);
   // The answer to Hello.
   void greet(const agent_link::Hello& hello);
+  void begin_lease(const agent_link::Hello& hello, pid_t local_driver);
   Status on(agent_link::Program program);
   Status on(agent_link::Launch launch);
   Status on(const agent_link::Signal& signal);
@@ -101,6 +109,23 @@ class Supervisor {
   void problem(std::string message);
   void fail_link(const Status& why);
   void lose_link();
+
+  // ---- one driver after the other ----
+
+  // Whether this link has ended so that a later driver may come.
+  bool may_hold(const Status& why) const;
+  void hold(const Status& why);
+  void drop_link();
+  // A messenger has passed the link of a later driver on; its Hello is the first that is read.
+  void take_link(HandedLink link);
+  Status resume(const agent_link::Hello& hello);
+  // The messenger was killed, as this agent is to be.
+  void on_messenger_gone();
+  // Passes the link on to an older agent that holds workers. False: there is none.
+  bool relieve(const agent_link::Hello& hello);
+  void on_reliever();
+  void pass_on(int signal) const;
+  void on_commit_mark(std::string commit);
   void on_superseded();
   void end(int exit_code, TimePoint give_up_at);
   void settle_workers();
@@ -125,6 +150,9 @@ class Supervisor {
   Prober prober_;
   ProbeListener probe_listener_;
   HostClaim claim_;
+  HandoverListener handover_;
+  UniqueFd reliever_;  // the older agent that serves the link in place of this one
+  Watch reliever_watch_;
   std::map<agent_link::Incarnation, std::unique_ptr<Worker>> workers_;
   std::set<agent_link::Incarnation> changed_;
   // Children from before main(), of a shell that has exec'ed the agent: not ours to kill.
@@ -134,6 +162,11 @@ class Supervisor {
   TimePoint give_up_at_ = kNever;
   TimePoint look_for_strays_at_ = kNever;
   bool sent_bye_ = false;
+  agent_link::Ready ready_;  // as it was said first
+  std::uint64_t epoch_ = 0;  // of the driver that is obeyed
+  milliseconds hold_{};      // zero: the workers end with the link
+  pid_t next_driver_ = 0;    // the process that has sent the link's messenger
+  std::string commit_mark_;  // while there is no driver; empty: none was made
   bool link_reader_gone_ = false;
   TimePoint last_turn_;
   bool saw_lease_end_ = false;

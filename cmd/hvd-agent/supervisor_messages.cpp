@@ -31,7 +31,7 @@ Status Supervisor::handle(const Frame& frame) {
   const auto kind = static_cast<Kind>(frame.kind);
   // A driver may turn out not to need the agent.
   const bool may_be_first = kind == Kind::hello || kind == Kind::shutdown;
-  if (phase_ == Phase::greeting && !may_be_first) {
+  if ((phase_ == Phase::greeting || phase_ == Phase::holding) && !may_be_first) {
     return {Code::data_loss, cat("the first message has kind ", frame.kind, " instead of hello")};
   }
 
@@ -72,14 +72,18 @@ Status Supervisor::handle(const Frame& frame) {
 }
 
 Status Supervisor::on(const agent_link::Hello& hello) {
-  if (phase_ != Phase::greeting) return {Code::data_loss, "a second hello"};
+  if (phase_ != Phase::greeting && phase_ != Phase::holding) {
+    return {Code::data_loss, "a second hello"};
+  }
   if (hello.protocol != agent_link::kProtocolVersion || hello.build_id != build_id()) {
     return {Code::failed_precondition,
             cat("this agent is of build ", build_id(), " (protocol ", agent_link::kProtocolVersion,
                 "), hvdrun of build ", hello.build_id, " (protocol ", hello.protocol,
                 "): install the same hvd on both hosts")};
   }
+  if (phase_ == Phase::holding) return resume(hello);
   phase_ = Phase::claiming;
+  if (hello.takes_over && relieve(hello)) return {};
   elastic_ = hello.elastic;
   grace_ = milliseconds(hello.grace_ms);
 
@@ -106,7 +110,7 @@ void Supervisor::greet(const agent_link::Hello& hello) {
     HVD_LOG(warning, "other hosts cannot test whether they can reach this one: " << open.message());
   }
 
-  agent_link::Ready ready;
+  agent_link::Ready& ready = ready_;
   ready.build_id = build_id();
   ready.pid = ::getpid();
   ready.host_name = host_name();
@@ -122,11 +126,31 @@ void Supervisor::greet(const agent_link::Hello& hello) {
   ready.visible_gpus = capacity.gpus;
   ready.cores = capacity.cores;
 
-  lease_ = Lease(milliseconds(hello.lease_ms), LeaseClock::now());
-  orphan_timer_ = OrphanTimer(milliseconds(hello.orphan_timeout_ms), Clock::now());
-  shared_lease_.begin(orphan_timer_.limit(), hello.local ? ::getppid() : 0);
-  shared_lease_.write(lease_);
+  epoch_ = hello.epoch;
+  hold_ = milliseconds(hello.hold_ms);
+  begin_lease(hello, hello.local ? ::getppid() : 0);
+  if (hold_.count() > 0) {
+    const Status listening =
+        handover_.listen(handover_name(claim_name(hello.job_id, hello.host)));
+    if (listening.ok()) {
+      link_.keep_reports();
+    } else {
+      hold_ = {};
+      problem(cat("the workers on ", host_name(), " will end with hvdrun (--hold): ",
+                  listening.message()));
+    }
+  }
   link_.send_first(ready.encode());
+}
+
+void Supervisor::begin_lease(const agent_link::Hello& hello, pid_t local_driver) {
+  lease_ = Lease(milliseconds(hello.lease_ms), LeaseClock::now());
+  // A driver may also be lost without the end of its link, and another one come in its place.
+  const milliseconds orphan_timeout(hello.orphan_timeout_ms);
+  orphan_timer_ = OrphanTimer(
+      orphan_timeout.count() == 0 ? orphan_timeout : std::max(orphan_timeout, hold_), Clock::now());
+  shared_lease_.begin(orphan_timer_.limit(), local_driver);
+  shared_lease_.write(lease_);
 }
 
 Status Supervisor::on(agent_link::Program program) {

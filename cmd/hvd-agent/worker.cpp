@@ -80,6 +80,7 @@ Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std:
           .activity_wanted = [this] { context_.link.send(agent_link::ActivityWanted{}.encode()); },
           .activity = [this](worker_link::Activity activity) { on_activity(std::move(activity)); },
           .work = [this](WorkReading reading) { new_work_ = std::move(reading); },
+          .mark = [this](std::string commit) { context_.on_commit_mark(std::move(commit)); },
           .problem = [this](const std::string& what) { problem(what); },
       }),
       heartbeat_(context.silence) {}
@@ -340,6 +341,11 @@ void Worker::world(std::uint64_t generation, bool effective, SharedBytes frame) 
 void Worker::credit(agent_link::Stream stream, std::uint64_t bytes) {
   (stream == agent_link::Stream::standard_output ? standard_output_ : standard_error_)
       .credit(bytes);
+}
+
+std::uint64_t Worker::driver_gone(bool gone) {
+  channel_.send_driver_gone(gone);
+  return standard_output_.renew_window() + standard_error_.renew_window();
 }
 
 void Worker::end_output() {

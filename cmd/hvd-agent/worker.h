@@ -62,6 +62,8 @@ struct WorkerContext {
   // The newest effective world as a worker_link::World frame; a new worker gets it right after its
   // Welcome. Null before there is one.
   SharedBytes world = {};
+  // A worker has committed while there was no hvdrun.
+  std::function<void(std::string commit)> on_commit_mark = {};
 };
 
 class Worker {
@@ -81,6 +83,9 @@ class Worker {
   // `frame` is the worker_link::World of that generation.
   void world(std::uint64_t generation, bool effective, SharedBytes frame);
   void credit(agent_link::Stream stream, std::uint64_t bytes);
+  // The link to hvdrun is cut, or there is one again. Returns the bytes of output that were on
+  // their way.
+  std::uint64_t driver_gone(bool gone);
 
   // To be called when the lease was renewed after the reaper may have frozen the worker, or when
   // the job is paused.

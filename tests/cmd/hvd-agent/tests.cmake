@@ -7,6 +7,7 @@ hvd_test(hvd_agent_test
   cmd/hvd-agent/check_test.cpp
   cmd/hvd-agent/death_test.cpp
   cmd/hvd-agent/freeze_test.cpp
+  cmd/hvd-agent/hold_test.cpp
   cmd/hvd-agent/host_claim_test.cpp
   cmd/hvd-agent/launch_test.cpp
   cmd/hvd-agent/lease_test.cpp
