@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "base/machine/child_process.h"
 #include "base/machine/machine.h"
 #include "base/port_range.h"
+#include "base/printable.h"
 #include "base/security/crypto.h"
 #include "base/socket.h"
 #include "base/text.h"
@@ -101,8 +103,51 @@ class Stopping {
 
 }  // namespace
 
+// The job that is kept there and has no driver, or a new one. `reader` reads `past`, and has then
+// read the beginning of a job that is gone on with.
+static Result<JobKeeping> keep_job(const JobSpec& spec, const StateDirectory* directory,
+                                   std::ifstream& past, JournalReader& reader) {
+  KeptJob job{to_hex(random_bytes(kJobIdDigits / 2)), Token::random()};
+  if (directory == nullptr) return JobKeeping{std::move(job)};
+  JobKeeping keeping{std::move(job), {}, {}, {}, directory};
+  auto left = directory->left();
+  HVD_RETURN_IF_ERROR(left.status());
+  const std::string& file = directory->journal_file();
+  if (!*left) {
+    auto journal = Journal::create(file);
+    HVD_RETURN_IF_ERROR(journal.status());
+    keeping.state = *std::move(journal);
+    HVD_RETURN_IF_ERROR(directory->keep(keeping.job));
+    return keeping;
+  }
+
+  keeping.job = **std::move(left);
+  past.open(file);
+  auto head = reader.head();
+  HVD_RETURN_IF_ERROR(head.status().with_context(file));
+  if (head->command != spec.command || head->directory != spec.working_directory) {
+    return Status(Code::failed_precondition,
+                  cat(directory->path(), " keeps job ", keeping.job.id, ", which runs ",
+                      quoted(hvd::join(head->command, " ")), " in ", head->directory,
+                      ": go on with the same command line there, or name another directory"));
+  }
+  keeping.start = std::move(head->start);
+  auto journal = Journal::resume(file);
+  HVD_RETURN_IF_ERROR(journal.status());
+  keeping.state = *std::move(journal);
+  HVD_RETURN_IF_ERROR(directory->keep(keeping.job));
+  return keeping;
+}
+
 Outcome run_job(const JobSpec& spec, Observer& observer, StopRequest* stop) {
   if (spec.command.empty()) return failed_outcome("there is no program to run");
+
+  std::optional<StateDirectory> state;
+  if (spec.state) {
+    auto opened = StateDirectory::open(spec.state->directory, spec.state->stands_by);
+    if (!opened.ok()) return failed_outcome(cat("--state: ", opened.status().message()));
+    state = *std::move(opened);
+  }
 
   std::optional<Journal> journal;
   if (spec.journal && !spec.journal->file.empty()) {
@@ -148,12 +193,25 @@ Outcome run_job(const JobSpec& spec, Observer& observer, StopRequest* stop) {
   const Status own = check_own_addresses(spec, *preparation);
   if (!own.ok()) return failed_outcome(own.message());
 
-  const std::string job_id = to_hex(random_bytes(kJobIdDigits / 2));
-  // Only now: jobs that cannot begin leave those before them alone.
-  if (spec.journal && !journal) journal = kept_journal(job_id, observer);
   const auto join_listener = preparation->join_listener;  // until the job has ended
-  JobRunner runner(io, spec, observer, open_files, *std::move(preparation), job_id,
-                   std::move(journal));
+  std::ifstream past;
+  JournalReader reader(past);
+  auto keeping = keep_job(spec, state ? &*state : nullptr, past, reader);
+  if (!keeping.ok()) return failed_outcome(cat("--state: ", keeping.status().message()));
+  keeping->events = std::move(journal);
+  // Only now: jobs that cannot begin leave those before them alone.
+  if (spec.journal && !keeping->events && !keeping->state) {
+    keeping->events = kept_journal(keeping->job.id, observer);
+  }
+  const bool goes_on = keeping->start.has_value();
+  JobRunner runner(io, spec, observer, open_files, *std::move(preparation), *std::move(keeping));
+  if (goes_on) {
+    const Status relived = runner.relive(reader);
+    if (!relived.ok()) {
+      return failed_outcome(cat("--state: ", state->journal_file(), ": ", relived.message(),
+                                "; without the files in ", state->path(), " a new job begins"));
+    }
+  }
   runner.announce();
   return runner.run(signals, requests, std::move(sockets));
 }

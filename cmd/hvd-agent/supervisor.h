@@ -166,6 +166,7 @@ class Supervisor {
   std::uint64_t epoch_ = 0;  // of the driver that is obeyed
   milliseconds hold_{};      // zero: the workers end with the link
   pid_t next_driver_ = 0;    // the process that has sent the link's messenger
+  std::set<agent_link::Incarnation> launched_;  // ever, if workers are held
   std::string commit_mark_;  // while there is no driver; empty: none was made
   bool link_reader_gone_ = false;
   TimePoint last_turn_;

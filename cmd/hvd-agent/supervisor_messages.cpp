@@ -162,6 +162,8 @@ Status Supervisor::on(agent_link::Program program) {
 
 Status Supervisor::on(agent_link::Launch launch) {
   const auto incarnation = launch.incarnation;
+  // A later driver cannot know whether its predecessor's request has come here.
+  if (hold_.count() > 0 && !launched_.insert(incarnation).second && epoch_ > 1) return {};
   if (incarnation == agent_link::kAllWorkers || workers_.count(incarnation) != 0) {
     return {Code::data_loss,
             cat("a launch of incarnation ", incarnation, ", which is already in use or reserved")};

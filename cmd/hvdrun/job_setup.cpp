@@ -289,6 +289,32 @@ Status take_suspension(const SettingsReader& settings, JobSetup& setup) {
   return {};
 }
 
+Status take_state(const SettingsReader& settings, JobSetup& setup) {
+  driver::JobSpec& spec = setup.spec;
+  if (!settings.has("state")) {
+    for (const char* const flag : {"hold", "standby"}) {
+      if (settings.has(flag)) {
+        return invalid(cat(settings.name(flag), ": it has no effect without --state"));
+      }
+    }
+    return {};
+  }
+  if (!spec.elastic) {
+    return invalid(cat(settings.name("state"),
+                       ": only an elastic job can be gone on with (--min-np makes it one)"));
+  }
+  if (setup.slurm) {
+    return invalid(cat(settings.name("state"),
+                       ": agents that srun has started end with hvdrun; --hosts-from ssh starts "
+                       "them by SSH"));
+  }
+  const auto directory =
+      std::filesystem::absolute(with_home(settings.text("state"))).lexically_normal();
+  spec.state = driver::StateSpec{directory.string(), settings.seconds("hold"),
+                                 settings.boolean("standby")};
+  return {};
+}
+
 Status take_environment(const CommandLine& line, Values values,
                         const std::vector<std::string>& environment, JobSetup& setup) {
   if (!setup.state_file.empty()) values["state-file"].text = setup.state_file;
@@ -366,6 +392,7 @@ Result<JobSetup> set_up_job(const CommandLine& line, const Values& values,
   if (!elastic.ok()) return elastic.status();
   spec.elastic = std::move(*elastic);
   HVD_RETURN_IF_ERROR(take_suspension(settings, setup));
+  HVD_RETURN_IF_ERROR(take_state(settings, setup));
   if (spec.elastic && discovers) {
     auto script = slurm_discovery_script(values, spec.elastic->limits.least);
     if (!script.ok()) return script.status();

@@ -234,6 +234,20 @@ void AddressBook::end(HostIndex host) {
   callbacks_.on_found(host, *choice);
 }
 
+void AddressBook::know(HostIndex host, const HostNetwork& network, const ArrivalChoice& choice) {
+  if (network.local) here_ = choice.address;
+  if (!network.local && reached_by_others_.empty()) reached_by_others_ = choice.rendezvous.host;
+  const std::uint16_t port = network.local ? choice.rendezvous.port : network.probe_port;
+  known_[host] = {network.name, choice.address, network.local, port};
+}
+
+Status AddressBook::listen_again(const SocketAddress& where) {
+  auto listener = server_.listen(where);
+  HVD_RETURN_IF_ERROR(listener.status());
+  listeners_[where.host] = *listener;
+  return {};
+}
+
 void AddressBook::forget(HostIndex host) {
   known_.erase(host);
   searches_.erase(host);

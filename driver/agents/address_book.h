@@ -46,6 +46,10 @@ class AddressBook {
   AddressBook& operator=(const AddressBook&) = delete;
 
   void find(HostIndex host, HostNetwork network);
+  // An earlier driver of the job has found these for the host, and its agent is here again.
+  void know(HostIndex host, const HostNetwork& network, const ArrivalChoice& choice);
+  // Listens where an earlier driver did.
+  Status listen_again(const SocketAddress& where);
   // A worker of this host could not reach the host of this name. If its agent cannot either, though
   // both agents answer, on_error is called for one of the two (driver/agents/reach_checks.h).
   void check(HostIndex host, const std::string& other);

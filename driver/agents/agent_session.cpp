@@ -311,6 +311,8 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
         return forward<agent_link::ActivityWanted>(frame, callbacks_.on_activity_wanted);
       case Kind::paused:
         return forward<agent_link::Paused>(frame, callbacks_.on_paused);
+      case Kind::commit_mark:
+        return forward<agent_link::CommitMark>(frame, callbacks_.on_commit_mark);
       case Kind::exited:
         HVD_RETURN_IF_ERROR(take(frame, &Impl::on_exited));
         return handle_event(frame);
@@ -353,6 +355,10 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
     ready_ = ready;
     if (state_ == State::checked) {
       become_ready();
+    } else if (ready.was_held) {
+      // Its program was found when it was there first. What it reports follows at once.
+      enter(State::identified);
+      become_ready();
     } else {
       enter(State::identified);
       report(event::HostProgress{options_.host, Step::change_directory});
@@ -362,6 +368,7 @@ class AgentSession::Impl : public std::enable_shared_from_this<Impl> {
 
   Status on_checked(const agent_link::Checked& checked) {
     using Wrong = agent_link::Checked::Step;
+    if (ready_.was_held && state_ == State::ready) return {};
     if (state_ == State::checked || state_ == State::ready) {
       return {Code::data_loss, "it sent Checked twice"};
     }

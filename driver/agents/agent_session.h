@@ -37,7 +37,8 @@ struct AgentSessionOptions {
 };
 
 struct AgentSessionCallbacks {
-  // The first event is AgentReady. The last one is HostFailed if the agent never was ready, and
+  // The first event is AgentReady; ready().was_held tells whether the agent has served an earlier
+  // driver, and what it has reported to that one comes again. The last one is HostFailed if the agent never was ready, and
   // AgentGone if it was, or if it was dropped.
   std::function<void(const Event& event)> on_event;
   // An error means that the agent was not allowed to send the message.
@@ -53,6 +54,8 @@ struct AgentSessionCallbacks {
   std::function<void(const agent_link::ActivityWanted&)> on_activity_wanted;
   // The answer to agent_link::Pause.
   std::function<void(const agent_link::Paused& paused)> on_paused;
+  // The newest commit that its workers have made while the job had no driver.
+  std::function<void(const agent_link::CommitMark& mark)> on_commit_mark;
   // An agent that is a child of this process died without a goodbye: kills the processes that it
   // has left, before its end is reported.
   std::function<void()> kill_orphans;

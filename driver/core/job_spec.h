@@ -53,6 +53,13 @@ struct JournalSpec {
   std::string file;  // empty: one in the directory of kept journals (driver/journal/journal.h)
 };
 
+// Another hvdrun may go on with the job if this one dies.
+struct StateSpec {
+  std::string directory;                 // driver/journal/state_directory.h
+  std::chrono::milliseconds hold{60'000};  // for so long the agents wait for it
+  bool stands_by = false;  // begins only when the hvdrun that has the directory has ended
+};
+
 // A Prometheus may ask for the job's metrics over the network.
 struct MetricsSpec {
   SocketAddress bind;  // port 0: any, or one of `ports`
@@ -132,6 +139,7 @@ struct JobSpec {
   int ports_of_hvdrun = kPortsOfHvdrun;  // of `ports`, for hvdrun's own listeners
   bool legacy_clients = false;
   std::optional<JournalSpec> journal;  // nothing: none is kept
+  std::optional<StateSpec> state;      // of an elastic job alone
   std::optional<MetricsSpec> metrics;
   std::optional<PageSpec> page;
   std::optional<ElasticSpec> elastic;

@@ -58,6 +58,9 @@ std::vector<Action> Job::step(const Event& event, TimePoint now) {
   if (const auto* const resumed = std::get_if<event::Resumed>(&event)) {
     time_.stopped(resumed->stopped, now);
   }
+  if (const auto* const taken = std::get_if<event::TakenOver>(&event)) {
+    time_.stopped(taken->without_driver, now);
+  }
   const auto held_up = time_.look(now);
   now_ = time_.own(now);
   if (held_up) on_hold_up(*held_up);

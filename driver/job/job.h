@@ -348,6 +348,7 @@ class Job {
   // driver/job/job_end.cpp
   void on(const event::StopRequested& event);
   void on(const event::Resumed& event);
+  void on(const event::TakenOver& event);
   void on(const event::Tick&);
   void on_hold_up(Duration time);
   void on_state_deadline();
@@ -404,6 +405,9 @@ class Job {
   JobTime time_;
   TimePoint begun_{};
   TimePoint last_done_ = kNever;  // when a worker was done last, while the job ends
+  // Of the world in force.
+  TimePoint took_force_{};
+  bool is_entered_ = false;  // all its members have ended a step in it
 
   struct Deadlines {
     TimePoint state = kNever;

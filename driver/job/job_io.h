@@ -114,7 +114,8 @@ struct DiscoveryFailed {
 // The answer to FindAddress, unless HostFailed is.
 struct AddressFound {
   HostIndex host = 0;
-  std::string address;  // where the others reach its workers
+  std::string address;          // where the others reach its workers
+  std::string rendezvous = {};  // where it reaches the rendezvous service: "10.0.0.1:4711"
 };
 // The agent was told to go: its host is about to be taken away.
 struct HostLeaves {
@@ -207,6 +208,12 @@ struct ScaleRequested {
 struct Resumed {
   Duration stopped{};
 };
+// The driver of this job has died, and this process goes on in its place (driver/run/takeover.h).
+// All events before are of the earlier drivers.
+struct TakenOver {
+  std::uint64_t epoch = 0;  // of this driver; the first one has 1
+  Duration without_driver{};
+};
 // Time has passed; due at next_deadline() and harmless at any time. All links were looked at
 // before: an agent of which neither Heard nor Unserved was told has nothing unread and was asked in
 // time.
@@ -221,7 +228,7 @@ using Event = std::variant<
     event::DiscoveryFailed, event::AddressFound, event::HostLeaves, event::WorkerReady,
     event::LeaveRequested, event::WorkerLeft, event::Described, event::Committed, event::Saving,
     event::WorldEntered, event::FoundSlow, event::StopRequested, event::SuspendRequested,
-    event::DrainRequested, event::ScaleRequested, event::Resumed, event::Tick>;
+    event::DrainRequested, event::ScaleRequested, event::Resumed, event::TakenOver, event::Tick>;
 
 // The first thing that went wrong. `rank` is -1 if it was a host and no single worker; `host` is
 // empty if it was none of them.

@@ -364,6 +364,8 @@ void Job::publish(WorldState state, const std::vector<Incarnation>& gone,
 
 void Job::take_into_force(WorldDocument world) {
   const WorldDocument before = worlds_.take_into_force(std::move(world));
+  took_force_ = now_;
+  is_entered_ = false;
 
   // Another commit may have followed, to a world that is proposed still.
   std::vector<std::vector<Incarnation>> later;
@@ -407,6 +409,7 @@ void Job::take_into_force(WorldDocument world) {
 void Job::on(const event::WorldEntered& event) {
   if (event.generation != worlds_.in_force().generation) return;
   if (workers_.index_of(event.slowest) == workers_.size()) return;
+  is_entered_ = true;
   // It has recovered from what failed before. A later failure has a cause of its own.
   if (count_members().lost.empty()) failures_.recovered();
   for (const auto& member : worlds_.in_force().members) {
@@ -415,6 +418,22 @@ void Job::on(const event::WorldEntered& event) {
   const WorldMember& slowest = workers_.of(event.slowest).member;
   say(cat("world ", event.generation, " is at work; ", slowest.worker(), " took the longest, ",
           entry_text(event)));
+}
+
+// What members of a world write for each other, while it forms, died with the driver that kept it:
+// one that had read its part would wait in vain for others that had not. So a world that may have
+// been forming is formed once more.
+void Job::on(const event::TakenOver& event) {
+  constexpr std::chrono::seconds kMayBeForming{30};
+  hosts_.heartbeats().held_up(event.without_driver, now_);
+  say(cat("driver ", event.epoch, " of the job goes on, ", seconds_text(event.without_driver),
+          " after the one before had done its last step"));
+  const bool forms =
+      state_ == JobState::running && !is_entered_ && now_ - took_force_ < kMayBeForming;
+  if (forms && !is_plain_group() && worlds_.in_force().members.size() > 1 &&
+      count_members().lost.empty()) {
+    publish(WorldState::effective, {}, {});
+  }
 }
 
 void Job::on(const event::Committed& event) {

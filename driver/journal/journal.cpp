@@ -33,6 +33,25 @@ std::string line_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+// Of a file: up to its last line feed.
+Result<std::uint64_t> size_of_whole_lines(const std::string& file) {
+  const UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  off_t end = fd ? ::lseek(fd.get(), 0, SEEK_END) : -1;
+  std::string block;
+  while (end > 0) {
+    const off_t begin = std::max<off_t>(0, end - static_cast<off_t>(kBuffer));
+    block.resize(static_cast<std::size_t>(end - begin));
+    const ssize_t got = ::pread(fd.get(), block.data(), block.size(), begin);
+    if (got != static_cast<ssize_t>(block.size())) break;
+    if (const auto last = block.rfind('\n'); last != std::string::npos) {
+      return static_cast<std::uint64_t>(begin) + last + 1;
+    }
+    end = begin;
+  }
+  if (end == 0) return std::uint64_t{0};
+  return Status::from_errno(cat("read ", file), errno);
+}
+
 }  // namespace
 
 bool is_quiet(const Event& event, const std::vector<Action>& actions) {
@@ -90,6 +109,10 @@ struct Journal::File {
     }
   }
 
+  void sync() {
+    if (fd && ::fdatasync(fd.get()) != 0) fail(Status::from_errno(cat("sync ", name), errno));
+  }
+
   void write(std::string_view text, std::uint64_t count) {
     while (fd && !text.empty()) {
       const ssize_t put = ::write(fd.get(), text.data(), text.size());
@@ -126,10 +149,26 @@ Result<Journal> Journal::create(const std::string& file, JournalLimits limits) {
   return Journal(file, limits, std::move(*fd));
 }
 
+Result<Journal> Journal::resume(const std::string& file) {
+  auto journal = create(file);
+  HVD_RETURN_IF_ERROR(journal.status());
+  const auto whole = size_of_whole_lines(file);
+  HVD_RETURN_IF_ERROR(whole.status());
+  if (::ftruncate(journal->to_->fd.get(), static_cast<off_t>(*whole)) != 0) {
+    return Status::from_errno(cat("cut ", file), errno);
+  }
+  journal->size_ = *whole;
+  return journal;
+}
+
 Status Journal::begin(const JobIdentity& job, const JobStart& start) {
+  return begin_with(journal_head(job, start));
+}
+
+Status Journal::begin_with(const std::string& head) {
   const Status begun = thread_->add(0, [to = to_] { to->empty(); });
   if (!begun.ok()) return end(begun.with_context(cat("write ", file_)));
-  return write(journal_head(job, start), true);
+  return write(head, true);
 }
 
 Status Journal::step(const Event& event, const std::vector<Action>& actions,
@@ -145,6 +184,11 @@ Status Journal::step(const Event& event, const std::vector<Action>& actions,
     return write(journal_line_of_abridgement(wall_time), true);
   }
   return write(journal_line(event, actions, hosts, now, wall_time), !quiet);
+}
+
+Status Journal::copy(const std::string& line, bool quiet) {
+  if (!is_open_ || (quiet && size_ >= limits_.whole)) return {};
+  return write(line, !quiet);
 }
 
 Status Journal::write(const std::string& line, bool at_once) {
@@ -196,6 +240,16 @@ Status Journal::flush() {
   if (is_open_) hand_over();
   (void)thread_->wait();
   return look();
+}
+
+Status Journal::sync() {
+  if (!is_open_) return {};
+  hand_over();
+  const Status added = thread_->add(0, [to = to_] { to->sync(); });
+  if (!added.ok()) return end(added.with_context(cat("write ", file_)));
+  const bool done = thread_->wait();
+  HVD_RETURN_IF_ERROR(look());
+  return done ? Status() : Status(Code::deadline_exceeded, cat("sync ", file_, ": it hangs"));
 }
 
 std::uint64_t Journal::missing() const {

@@ -26,7 +26,7 @@
 
 namespace hvd::driver {
 
-inline constexpr int kJournalSchema = 1;
+inline constexpr int kJournalSchema = 2;
 
 // In bytes.
 struct JournalLimits {
@@ -60,6 +60,9 @@ class Journal {
   // journal begins; failed_precondition: another journal is being written to it. Each error names
   // the file.
   static Result<Journal> create(const std::string& file, JournalLimits limits = {});
+  // The same of a file that is to be gone on with behind its last whole line, in place of begin().
+  // What stands behind that is cut off.
+  static Result<Journal> resume(const std::string& file);
 
   const std::string& file() const { return file_; }
   // It has not ended early.
@@ -72,8 +75,14 @@ class Journal {
   Status step(const Event& event, const std::vector<Action>& actions,
               const std::vector<JobHost>& hosts, TimePoint now,
               std::chrono::system_clock::time_point wall_time);
+  // The beginning and a line that another journal of this job has.
+  Status begin_with(const std::string& head);
+  Status copy(const std::string& line, bool quiet);
   // Waits until the file has all lines, or hangs.
   Status flush();
+  // The same, and until they are on the disk: then a crash of the machine does not take them.
+  // deadline_exceeded: it hangs.
+  Status sync();
   // Lines that the file has not got, so far.
   std::uint64_t missing() const;
 

@@ -152,7 +152,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Exited, host, incarnation, exit_code, signal_
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FoundHost, host, local, joins)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostsFound, hosts)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DiscoveryFailed, message)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AddressFound, host, address)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AddressFound, host, address, rendezvous)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostLeaves, host)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerReady, host, incarnation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LeaveRequested, host, incarnation)
@@ -168,6 +168,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SuspendRequested, signal_number)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DrainRequested, host_name, undo)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ScaleRequested, size)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Resumed, stopped)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TakenOver, epoch, without_driver)
 
 }  // namespace event
 
@@ -253,6 +254,7 @@ constexpr std::array<std::string_view, std::variant_size_v<Event>> kEvents{"begi
                                                                            "drain_requested",
                                                                            "scale_requested",
                                                                            "resumed",
+                                                                           "taken_over",
                                                                            "tick"};
 constexpr std::array<std::string_view, std::variant_size_v<Action>> kActions{"publish_world",
                                                                              "start_agent",

@@ -22,7 +22,7 @@ std::unique_ptr<AddressBook> AddressFinder::make_book() {
   };
   callbacks.on_found = [this](HostIndex host, const ArrivalChoice& choice) {
     hosts_.at(host).rendezvous = choice.rendezvous;
-    callbacks_.handle(event::AddressFound{host, choice.address});
+    callbacks_.handle(event::AddressFound{host, choice.address, choice.rendezvous.to_string()});
   };
   callbacks.on_error = [this](HostIndex host, const std::string& why) { fail(host, why); };
 
@@ -81,6 +81,11 @@ void AddressFinder::find(HostIndex host) {
     return fail(host, enough.message());
   }
   book_->find(host, hosts_.network_of(host));
+}
+
+void AddressFinder::know(HostIndex host, const ArrivalChoice& choice) {
+  hosts_.at(host).rendezvous = choice.rendezvous;
+  book_->know(host, hosts_.network_of(host), choice);
 }
 
 Status AddressFinder::on_probed(HostIndex host, const agent_link::Probed& probed) {

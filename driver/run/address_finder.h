@@ -37,6 +37,10 @@ class AddressFinder {
   // For an elastic job, whenever a host's agent is ready.
   void find(HostIndex host);
 
+  // As AddressBook has them.
+  void know(HostIndex host, const ArrivalChoice& choice);
+  Status listen_again(const SocketAddress& where) { return book_->listen_again(where); }
+
   // An error if the agent of this host was not sent such a probe.
   Status on_probed(HostIndex host, const agent_link::Probed& probed);
   // A worker of this host could not reach the host of this name.

@@ -38,25 +38,46 @@ std::string text_of(WorldDocument world, const Token& job_key) {
 void JobRunner::perform(const action::PublishWorld& action) {
   const WorldDocument& world = action.world;
   const bool is_effective = world.state == WorldState::effective;
+  const SharedBytes frame = keep_world(action);
+  if (context_.spec.elastic) hosts_.send_world(world.generation, is_effective, frame);
+  if (!is_effective || !context_.spec.elastic || world.last) return;
+  workers_.update_master(world);
+  context_.observer.on_world(world, action.why);
+}
+
+SharedBytes JobRunner::keep_world(const action::PublishWorld& action) {
+  const WorldDocument& world = action.world;
+  const bool is_effective = world.state == WorldState::effective;
   // Until they leave, the members of the world before the last one commit there.
   server_.set_members(world.generation, incarnations_of(world), is_effective && !world.last);
   agent_link::World message{world.generation, is_effective, text_of(world, context_.job_key)};
-  const SharedBytes frame = share(message.encode());
-  if (context_.spec.elastic) hosts_.send_world(world.generation, is_effective, frame);
+  SharedBytes frame = share(message.encode());
   server_.put(kWorldScope, is_effective ? kCurrentWorldKey : kProposedWorldKey,
               std::move(message.document));
-  if (!is_effective) return;
+  if (!is_effective) return frame;
 
   report_.new_world();
   workers_.take_up(world.generation, frame);
-  if (!context_.spec.elastic || world.last) return;  // nobody forms the last one
-
+  if (!context_.spec.elastic || world.last) return frame;  // nobody forms the last one
   server_.erase_scopes_if([generation = world.generation](std::string_view scope) {
     return belongs_to_older(scope, generation);
   });
-  workers_.update_master(world);
   record_.add_world(world, action.why);
-  context_.observer.on_world(world, action.why);
+  return frame;
+}
+
+// An agent that comes again may have missed the newest ones.
+void JobRunner::send_worlds(HostIndex host) {
+  AgentSession& session = *hosts_.at(host).session;
+  const WorldDocument& world = loop_.job().world();
+  if (world.members.empty()) return;
+  workers_.update_master(world);
+  workers_.send_world(session);
+  const auto& proposed = takeover_->proposed();
+  if (!proposed || proposed->generation <= world.generation) return;
+  const agent_link::World message{proposed->generation, false,
+                                  text_of(*proposed, context_.job_key)};
+  session.send_world(proposed->generation, false, share(message.encode()));
 }
 
 void JobRunner::perform(const action::VoidCommits& action) {
@@ -136,6 +157,7 @@ void JobRunner::perform(const action::Finish& action) {
   }
 
   if (action.exit_code != 0) outcome_.lost_state = report_.lost_state();
+  if (context_.state != nullptr) context_.state->forget();
   report_.end();
   answers_.end(action.exit_code, action.reason);
   agents_.close(action.exit_code, [this] { context_.io.stop(); });

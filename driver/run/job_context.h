@@ -1,6 +1,7 @@
 // What the parts of a running job share. All of it outlives them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include <boost/asio/io_context.hpp>
@@ -9,6 +10,7 @@
 #include "driver/core/job_spec.h"
 #include "driver/core/observer.h"
 #include "driver/job/job_options.h"
+#include "driver/journal/state_directory.h"
 
 namespace hvd::driver {
 
@@ -17,8 +19,11 @@ struct JobContext {
   const JobSpec& spec;
   Observer& observer;
   const JobIdentity identity;
-  // Never leaves this process: others get what derives from it (base/protocol/credentials.h).
-  const Token job_key = Token::random();
+  // Never leaves this process, but for the directory of --state: others get what derives from it
+  // (base/protocol/credentials.h).
+  const Token job_key;
+  const std::uint64_t epoch = 0;  // of this driver among those of the job; 0: it has no other
+  const StateDirectory* state = nullptr;  // where the next driver finds the job; null: nowhere
 
   const std::string& job_id() const { return identity.id; }
 };

@@ -1,5 +1,6 @@
 #include "driver/run/job_loop.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -14,7 +15,7 @@ void JobLoop::handle(const Event& event) {
   while (!events_.empty()) {
     const Event next = std::move(events_.front());
     events_.pop_front();
-    const TimePoint now = Clock::now();
+    const TimePoint now = this->now();
     look_at_own_time(now);  // for the threads that bring agents to other hosts
     const auto actions = job_->step(next, now);
     callbacks_.after_step(next, actions, now);
@@ -22,6 +23,14 @@ void JobLoop::handle(const Event& event) {
   handling_ = false;
   arm_timer_soon();
 }
+
+std::vector<Action> JobLoop::relive(const Event& event, TimePoint then) {
+  past_ = std::max(past_, then);
+  ahead_ = std::max(Duration::zero(), past_ - Clock::now());
+  return job_->step(event, then);
+}
+
+Duration JobLoop::since_past() const { return now() - past_; }
 
 void JobLoop::arm_timer_soon() {
   if (std::exchange(arming_, true)) return;
@@ -37,11 +46,11 @@ void JobLoop::arm_timer() {
   wake_at_ = deadline;
   timer_.cancel();
   if (deadline == kNever) return;
-  timer_.expires_at(deadline);
+  timer_.expires_at(deadline - ahead_);
   timer_.async_wait([this](boost::system::error_code error) {
     if (error) return;
     wake_at_ = kNever;
-    callbacks_.before_tick(Clock::now());
+    callbacks_.before_tick(now());
     handle(event::Tick{});
   });
 }

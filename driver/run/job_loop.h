@@ -36,8 +36,15 @@ class JobLoop {
   const Job& job() const { return *job_; }
   // An event that comes while another one is handled waits for its turn.
   void handle(const Event& event);
+  // A step of the past, of an earlier driver. Nothing is done about it; the answer is returned.
+  std::vector<Action> relive(const Event& event, TimePoint then);
+  // Since the last step of the past.
+  Duration since_past() const;
 
  private:
+  // The clock of the machine begins anew when that is started. That of the job goes on.
+  TimePoint now() const { return Clock::now() + ahead_; }
+
   // Arms the timer once for all events of this turn of the loop, since the job computes its next
   // deadline from all hosts.
   void arm_timer_soon();
@@ -51,6 +58,8 @@ class JobLoop {
   boost::asio::steady_timer timer_;
   TimePoint wake_at_ = kNever;
   bool arming_ = false;
+  TimePoint past_{};   // the last step of an earlier driver
+  Duration ahead_{};  // of the clock
 };
 
 }  // namespace hvd::driver

@@ -8,11 +8,40 @@
 namespace hvd::driver {
 
 JobRecord::JobRecord(const JobContext& context, const JobStart& start,
-                     std::optional<Journal> journal)
-    : context_(context), journal_(std::move(journal)), metrics_(context.identity, start) {}
+                     std::optional<Journal> journal, std::optional<Journal> state)
+    : context_(context),
+      journal_(std::move(journal)),
+      state_(std::move(state)),
+      metrics_(context.identity, start) {}
 
 void JobRecord::begin(const JobStart& start) {
   if (journal_) warn_of_journal(journal_->begin(context_.identity, start));
+  // The state of a job that was left has its beginning.
+  if (state_ && context_.epoch == 1) lose_state(state_->begin(context_.identity, start));
+}
+
+void JobRecord::relive_head(const std::string& line) {
+  if (journal_) warn_of_journal(journal_->begin_with(line));
+}
+
+void JobRecord::relive(const std::string& line, const Event& event,
+                       const std::vector<Action>& actions, const Job& job, TimePoint then) {
+  account_.step(event, actions, job, then);
+  metrics_.step(event, actions, job, then);
+  if (journal_) warn_of_journal(journal_->copy(line, is_quiet(event, actions)));
+}
+
+void JobRecord::keep() {
+  if (state_) lose_state(state_->sync());
+}
+
+void JobRecord::lose_state(const Status& written) {
+  if (written.ok()) return;
+  context_.observer.on_warning(
+      cat("the job goes on, and no other hvdrun can take it over any more (--state): ",
+          written.message()));
+  state_.reset();
+  context_.state->forget();
 }
 
 void JobRecord::step(const Event& event, const std::vector<Action>& actions, const Job& job,
@@ -24,6 +53,7 @@ void JobRecord::step(const Event& event, const std::vector<Action>& actions, con
   account_.step(event, actions, job, now);
   metrics_.step(event, actions, job, now);
   if (journal_) warn_of_journal(journal_->step(event, actions, job.hosts(), now, wall_time));
+  if (state_) lose_state(state_->step(event, actions, job.hosts(), now, wall_time));
 }
 
 void JobRecord::add_world(const WorldDocument& world, const std::string& why) {
@@ -48,6 +78,7 @@ std::string JobRecord::metrics_text(const WorkWatch& work, const Job& job, TimeP
 }
 
 std::string JobRecord::finish() {
+  state_.reset();
   if (!journal_) return {};
   warn_of_journal(journal_->flush());
   if (const auto missing = journal_->missing(); missing > 0) {

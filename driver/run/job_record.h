@@ -23,7 +23,9 @@ namespace hvd::driver {
 class JobRecord {
  public:
   // `context` outlives this.
-  JobRecord(const JobContext& context, const JobStart& start, std::optional<Journal> journal);
+  // `state`: the journal from which another driver may go on with the job.
+  JobRecord(const JobContext& context, const JobStart& start, std::optional<Journal> journal,
+            std::optional<Journal> state);
   JobRecord(const JobRecord&) = delete;
   JobRecord& operator=(const JobRecord&) = delete;
 
@@ -32,6 +34,14 @@ class JobRecord {
   // The actions with which `job` has answered, and the job after that.
   void step(const Event& event, const std::vector<Action>& actions, const Job& job, TimePoint now,
             std::chrono::system_clock::time_point wall_time);
+  // The first line of an earlier driver's journal.
+  void relive_head(const std::string& line);
+  // A step of an earlier driver, which has written it as this line.
+  void relive(const std::string& line, const Event& event, const std::vector<Action>& actions,
+              const Job& job, TimePoint then);
+  // Waits until what another driver would need is on the disk. If it cannot be written no other
+  // driver will go on with the job; that is said once.
+  void keep();
   // A world of an elastic job has taken force.
   void add_world(const WorldDocument& world, const std::string& why);
   void add_output(agent_link::Stream stream, std::size_t bytes) {
@@ -51,10 +61,12 @@ class JobRecord {
 
  private:
   void warn_of_journal(const Status& written);
+  void lose_state(const Status& written);
   void tell_of_journal(const std::string& text);
 
   const JobContext& context_;
   std::optional<Journal> journal_;
+  std::optional<Journal> state_;
   JobMetrics metrics_;
   JobAccount account_;
   std::vector<PastWorld> worlds_;

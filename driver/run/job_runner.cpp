@@ -30,12 +30,27 @@ JobIdentity identity_of(const JobSpec& spec, std::string job_id) {
           spec.data_security};
 }
 
+// Somebody else acts on one of these, who must not know more of the job than the next driver will.
+bool has_effect(const std::vector<Action>& actions) {
+  return std::any_of(actions.begin(), actions.end(), [](const Action& action) {
+    return !std::holds_alternative<action::Say>(action) &&
+           !std::holds_alternative<action::DescribeWorker>(action) &&
+           !std::holds_alternative<action::FindAddress>(action);
+  });
+}
+
 }  // namespace
 
 JobRunner::JobRunner(asio::io_context& io, const JobSpec& spec, Observer& observer,
-                     const RaisedFileLimit& open_files, Preparation preparation, std::string job_id,
-                     std::optional<Journal> journal)
-    : context_{io, spec, observer, identity_of(spec, std::move(job_id))},
+                     const RaisedFileLimit& open_files, Preparation preparation,
+                     JobKeeping keeping)
+    : context_{io,
+               spec,
+               observer,
+               identity_of(spec, keeping.job.id),
+               keeping.job.key,
+               keeping.directory == nullptr ? 0 : keeping.job.epoch,
+               keeping.directory},
       open_files_(open_files),
       listed_hosts_(preparation.hosts),
       plan_(preparation.plan),
@@ -43,7 +58,8 @@ JobRunner::JobRunner(asio::io_context& io, const JobSpec& spec, Observer& observ
       server_(io, context_.job_key,
               server_options(spec, observer,
                              [this](Incarnation worker) { return find_worker(worker); })),
-      start_(job_start(spec, context_.job_id(), preparation)),
+      start_(keeping.start ? *std::move(keeping.start)
+                           : job_start(spec, context_.job_id(), preparation)),
       loop_(io, start_.make(), loop_callbacks()),
       hosts_(context_, loop_.job(), preparation),
       join_tokens_(context_.job_key),
@@ -54,7 +70,7 @@ JobRunner::JobRunner(asio::io_context& io, const JobSpec& spec, Observer& observ
           loop_.job(), [&observer](std::string_view text) { observer.on_warning(text); },
           [&observer](std::string_view text) { observer.on_notice(text); }),
       report_(context_, loop_.job(), hosts_, work_),
-      record_(context_, start_, std::move(journal)),
+      record_(context_, start_, std::move(keeping.events), std::move(keeping.state)),
       answers_(context_, loop_.job(), work_, record_, report_.activity(), join_tokens_,
                answers_callbacks()),
       pause_(io, pause_callbacks()),
@@ -83,12 +99,23 @@ Outcome JobRunner::run(Signals& signals, RequestSignals& requests, JobAnswers::S
   signals.handle([this](int signal) { on_signal(signal); });
   requests.handle([this](int signal) { on_request(signal); });
   answers_.begin(std::move(sockets));
-  record_.begin(start_);
+  if (!takeover_) record_.begin(start_);
   if (context_.spec.elastic) agents_.begin_discovery(listed_hosts_);
-  handle(event::Begin{});
+  if (takeover_) {
+    if (const Status taken = take_over(); !taken.ok()) {
+      outcome_.exit_code = kLauncherError;
+      outcome_.reason = taken.message();
+      return end(signals, requests);
+    }
+  } else {
+    handle(event::Begin{});
+  }
   if (context_.spec.heartbeat_timeout.count() > 0) send_heartbeats(Clock::now());
   context_.io.run();
+  return end(signals, requests);
+}
 
+Outcome JobRunner::end(Signals& signals, RequestSignals& requests) {
   signals.handle(nullptr);
   requests.handle(nullptr);
   // The agents and the tunnels to them end first, then the processes that they may have left.
@@ -113,6 +140,7 @@ JobLoop::Callbacks JobRunner::loop_callbacks() {
 void JobRunner::after_step(const Event& event, const std::vector<Action>& actions, TimePoint now) {
   const auto wall_time = std::chrono::system_clock::now();
   record_.step(event, actions, loop_.job(), now, wall_time);
+  if (has_effect(actions)) record_.keep();
   answers_.step(event, actions, now, wall_time);
   hosts_.on_event(event);
   // The event is reported before its consequences.
@@ -192,12 +220,17 @@ void JobRunner::send_heartbeats(TimePoint now) {
 void JobRunner::report_liveness(TimePoint now) {
   const auto timeout = context_.spec.heartbeat_timeout;
   if (timeout.count() > 0) hosts_.report_liveness(now, 2 * (timeout / kHeartbeatsPerTimeout));
+  if (!takeover_) return;
+  // Their silence is that of the driver before.
+  for (const HostIndex host : takeover_->hosts()) handle(event::Unserved{host});
 }
 
 // ---- agents ----
 
 AgentSupply::Callbacks JobRunner::supply_callbacks() {
-  return {[this](const Event& event) { handle(event); },
+  return {[this](const Event& event) {
+            if (const auto told = after_takeover(event)) handle(*told);
+          },
           [this](HostIndex host, AgentConnection connection) {
             open_session(host, std::move(connection));
           }};
@@ -205,7 +238,8 @@ AgentSupply::Callbacks JobRunner::supply_callbacks() {
 
 void JobRunner::open_session(HostIndex host, AgentConnection connection) {
   hosts_.open_session(host,
-                      session_options(context_, host, hosts_.at(host).found, open_files_.before()),
+                      session_options(context_, host, hosts_.at(host).found, open_files_.before(),
+                                      takeover_ && takeover_->looks_for(host)),
                       session_callbacks(host), std::move(connection));
 }
 
@@ -243,6 +277,9 @@ AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
   callbacks.on_paused = [this, host](const agent_link::Paused& paused) {
     if (paused.on) pause_.answered(host);
   };
+  callbacks.on_commit_mark = [this](const agent_link::CommitMark& mark) {
+    on_commit_mark(mark.commit);
+  };
   callbacks.kill_orphans = [this] { orphans_.kill(); };
   return callbacks;
 }
@@ -250,7 +287,7 @@ AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
 void JobRunner::on_session_event(HostIndex host, const Event& event) {
   const bool is_last = std::holds_alternative<event::AgentGone>(event) ||
                        std::holds_alternative<event::HostFailed>(event);
-  handle(event);
+  if (const auto told = after_takeover(event)) handle(*told);
   if (!is_last) return;
   agents_.agent_ended(host);
   pause_.answered(host);

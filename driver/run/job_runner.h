@@ -3,6 +3,8 @@
 // by run_job() (driver/driver.h), on its thread.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,7 +18,10 @@
 #include "driver/core/orphans.h"
 #include "driver/core/signals.h"
 #include "driver/core/this_machine.h"
+#include "driver/core/timers.h"
 #include "driver/journal/journal.h"
+#include "driver/journal/journal_reader.h"
+#include "driver/journal/state_directory.h"
 #include "driver/run/address_finder.h"
 #include "driver/run/agent_supply.h"
 #include "driver/run/host_table.h"
@@ -25,21 +30,33 @@
 #include "driver/run/job_loop.h"
 #include "driver/run/job_record.h"
 #include "driver/run/job_report.h"
+#include "driver/run/takeover.h"
 #include "driver/run/worker_starter.h"
 #include "driver/work/work_watch.h"
 #include "rendezvous/server.h"
 
 namespace hvd::driver {
 
+// By what a job is known, and where it is written down.
+struct JobKeeping {
+  KeptJob job;
+  std::optional<JobStart> start = {};     // of a job that is gone on with
+  std::optional<Journal> events = {};     // for people
+  std::optional<Journal> state = {};      // for the next driver
+  const StateDirectory* directory = nullptr;  // of `state`; outlives the job
+};
+
 class JobRunner {
  public:
   // All references outlive this.
   JobRunner(boost::asio::io_context& io, const JobSpec& spec, Observer& observer,
-            const RaisedFileLimit& open_files, Preparation preparation, std::string job_id,
-            std::optional<Journal> journal);
+            const RaisedFileLimit& open_files, Preparation preparation, JobKeeping keeping);
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
+  // Goes through the steps of the drivers that have died; run() then goes on with the job. The
+  // error names the line.
+  Status relive(JournalReader& journal);
   // Reports the plan and warnings before anything is started.
   void announce();
   // Returns when no process of the job is left. To be called once.
@@ -67,9 +84,24 @@ class JobRunner {
   // Calls itself at a steady pace. A late heartbeat does not bring the next one forward.
   void send_heartbeats(TimePoint now);
   void report_liveness(TimePoint now);
+  Outcome end(Signals& signals, RequestSignals& requests);
+
+  // ---- in place of a driver that has died: driver/run/job_takeover.cpp ----
+  // The error says what an earlier driver had that this one cannot have.
+  Status take_over();
+  void recall(const Action& action);
+  void send_worlds(HostIndex host);
+  void find_agent(HostIndex host);
+  // The host's agent is here.
+  void on_agent_found(HostIndex host, const event::AgentReady& event);
+  // What the job is to hear of an event of an agent that is looked for; nothing: nothing.
+  std::optional<Event> after_takeover(const Event& event);
+  void on_commit_mark(const std::string& commit);
 
   // ---- actions ----
   void perform(const action::PublishWorld& action);
+  // Nobody hears of it yet. Returns its agent_link::World.
+  SharedBytes keep_world(const action::PublishWorld& action);
   void perform(const action::StartAgent& action) { agents_.start(action.host); }
   void perform(const action::PlanStands& action);
   void perform(const action::ChooseAddresses& /*action*/) { addresses_.choose(); }
@@ -105,6 +137,8 @@ class JobRunner {
   JobAnswers answers_;
   JobPause pause_;
   boost::asio::steady_timer heartbeat_timer_;
+  std::optional<Takeover> takeover_;  // of a job that is gone on with
+  std::map<HostIndex, std::unique_ptr<OwnTimer>> find_limits_;
   Outcome outcome_;
 };
 

@@ -21,8 +21,9 @@ rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer
                                          rendezvous::FindWorker find_worker);
 
 // What the agent of this host is told at first. `open_files`: the limit that this process has
-// raised for itself, before that.
+// raised for itself, before that. `takes_over`: an agent that holds workers there is to go on.
 AgentSessionOptions session_options(const JobContext& context, HostIndex host,
-                                    const event::FoundHost& found, std::uint64_t open_files);
+                                    const event::FoundHost& found, std::uint64_t open_files,
+                                    bool takes_over);
 
 }  // namespace hvd::driver

@@ -57,7 +57,7 @@ void WorkerStarter::start(HostIndex host, const WorldMember& member) {
   if (!session) return;
   if (!hosts_.at(host).found.local) report_withheld_secrets();
   session->send_program(program_);
-  if (world_) session->send_world(generation_, true, world_);
+  send_world(*session);
   session->send([this, host, member, follows = world_ != nullptr] {
     return launch_frame(host, member, follows);
   });

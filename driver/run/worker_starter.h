@@ -32,6 +32,10 @@ class WorkerStarter {
   // The same of an elastic job, for each world that forms.
   void update_master(const WorldDocument& world);
 
+  // The world that was taken up last.
+  void send_world(AgentSession& session) const {
+    if (world_) session.send_world(generation_, true, world_);
+  }
   // No effect if the host's agent has gone.
   void start(HostIndex host, const WorldMember& member);
 

@@ -16,7 +16,7 @@ const KIND_OF_EVENT = {
   agent_ready: "hosts", agent_gone: "hosts", agent_broken: "hosts", address_found: "hosts",
   addresses_chosen: "hosts", host_leaves: "hosts",
   stop_requested: "requests", suspend_requested: "requests", drain_requested: "requests",
-  scale_requested: "requests", resumed: "requests",
+  scale_requested: "requests", resumed: "requests", taken_over: "requests",
 };
 const SIGNALS = {
   1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
@@ -72,6 +72,7 @@ const WORDS = {
   drain_requested: (e) => `asked to ${e.undo ? "use" : "drain"} host ${e.host_name}`,
   scale_requested: (e) => `asked to scale the job to ${count(e.size, "worker")}`,
   resumed: () => "hvdrun goes on after a pause",
+  taken_over: (event) => `driver ${event.epoch} of the job goes on`,
 };
 
 function hostName(found) {

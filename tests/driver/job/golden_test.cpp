@@ -373,6 +373,7 @@ class GoldenScript {
       return event::HostProgress{where, step(words)};
     }
     if (name == "resumed") return event::Resumed{milliseconds(number(words))};
+    if (name == "taken-over") return event::TakenOver{2, milliseconds(number(words))};
     if (name == "suspend") return event::SuspendRequested{number(words)};
     if (name == "signal") return event::StopRequested{number(words)};
     if (name == "gone" || name == "broken") {

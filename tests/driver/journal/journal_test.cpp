@@ -45,7 +45,7 @@ const std::vector<Event>& all_events() {
       event::Exited{1, 2, 3, 9, true, true, 1ULL << 63U},
       event::HostsFound{{{{"a", 4, 8, "me@a", "me", 2222, "10.0.0.1"}, true, true}, {{"b", 0}}}},
       event::DiscoveryFailed{"no such script"},
-      event::AddressFound{1, "10.0.0.2"},
+      event::AddressFound{1, "10.0.0.2", "10.0.0.1:4711"},
       event::HostLeaves{1},
       event::WorkerReady{1, 2},
       event::LeaveRequested{1, 2},
@@ -61,6 +61,7 @@ const std::vector<Event>& all_events() {
       event::DrainRequested{"b", true},
       event::ScaleRequested{3},
       event::Resumed{std::chrono::nanoseconds(1'234'567'890'123)},
+      event::TakenOver{2, std::chrono::nanoseconds(1'234'567'890)},
       event::Tick{},
   };
   return kAll;

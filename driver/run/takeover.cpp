@@ -1,0 +1,146 @@
+#include "driver/run/takeover.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <variant>
+
+#include <nlohmann/json.hpp>
+
+#include "driver/journal/journal_json.h"
+
+namespace hvd::driver {
+namespace {
+
+template <typename Value>
+constexpr bool kNamesHost = requires(const Value& value) { value.host == HostIndex{}; };
+
+template <typename Variant>
+std::optional<HostIndex> host_of(const Variant& variant) {
+  return std::visit(
+      [](const auto& value) -> std::optional<HostIndex> {
+        if constexpr (kNamesHost<std::decay_t<decltype(value)>>) return value.host;
+        return std::nullopt;
+      },
+      variant);
+}
+
+// Of an agent, on something that happens once.
+bool is_report(const Event& event) {
+  return std::visit(
+      [](const auto& value) {
+        using Value = std::decay_t<decltype(value)>;
+        return std::is_same_v<Value, event::Launched> ||
+               std::is_same_v<Value, event::LaunchFailed> ||
+               std::is_same_v<Value, event::Initialised> || std::is_same_v<Value, event::Done> ||
+               std::is_same_v<Value, event::Exited> || std::is_same_v<Value, event::HostLeaves> ||
+               std::is_same_v<Value, event::WorkerReady> ||
+               std::is_same_v<Value, event::LeaveRequested> ||
+               std::is_same_v<Value, event::WorkerLeft> ||
+               std::is_same_v<Value, event::Committed>;
+      },
+      event);
+}
+
+std::string text_of(const Event& event) { return json_of(event, {}).dump(); }
+
+// Whether the event is the answer to the action, both of one host.
+bool answers(const Event& event, const Action& action) {
+  const auto* const launched = std::get_if<event::Launched>(&event);
+  const auto* const failed = std::get_if<event::LaunchFailed>(&event);
+  const auto* const exited = std::get_if<event::Exited>(&event);
+  const auto* const described = std::get_if<event::Described>(&event);
+  return std::visit(
+      [&](const auto& asked) {
+        using Asked = std::decay_t<decltype(asked)>;
+        if constexpr (std::is_same_v<Asked, action::Launch>) {
+          return (launched != nullptr && launched->incarnation == asked.member.incarnation) ||
+                 (failed != nullptr && failed->incarnation == asked.member.incarnation);
+        } else if constexpr (std::is_same_v<Asked, action::StopWorkers> ||
+                             std::is_same_v<Asked, action::KillWorkers>) {
+          return exited != nullptr && exited->incarnation == asked.incarnation;
+        } else if constexpr (std::is_same_v<Asked, action::DescribeWorker>) {
+          return described != nullptr && described->incarnation == asked.incarnation;
+        } else if constexpr (std::is_same_v<Asked, action::FindAddress>) {
+          return std::holds_alternative<event::AddressFound>(event);
+        } else {
+          return false;  // the end of the agent ends them
+        }
+      },
+      action);
+}
+
+}  // namespace
+
+void Takeover::relive(const Event& event, const std::vector<Action>& actions) {
+  answer(event);
+  for (const auto& action : actions) ask(action);
+}
+
+void Takeover::answer(const Event& event) {
+  const auto host = host_of(event);
+  if (!host) return;
+  if (std::holds_alternative<event::AgentGone>(event) ||
+      std::holds_alternative<event::HostFailed>(event)) {
+    pasts_.erase(*host);
+    looked_for_.erase(*host);
+    return;
+  }
+  const auto found = pasts_.find(*host);
+  if (found == pasts_.end()) return;
+  Past& past = found->second;
+  if (std::holds_alternative<event::AgentReady>(event)) past.ready = true;
+  if (const auto* const address = std::get_if<event::AddressFound>(&event)) past.address = *address;
+  std::erase_if(past.unanswered, [&](const Action& action) { return answers(event, action); });
+  if (is_report(event)) past.reports.insert(text_of(event));
+}
+
+void Takeover::ask(const Action& action) {
+  if (const auto* const published = std::get_if<action::PublishWorld>(&action)) {
+    const bool is_proposed = published->world.state == WorldState::proposed;
+    proposed_ = is_proposed ? std::optional(published->world) : std::nullopt;
+    return;
+  }
+  const auto host = host_of(action);
+  if (!host) return;
+  if (std::holds_alternative<action::StartAgent>(action)) {
+    pasts_[*host] = {};
+    looked_for_.insert(*host);
+  } else if (const auto past = pasts_.find(*host); past != pasts_.end()) {
+    past->second.unanswered.push_back(action);
+  }
+}
+
+std::vector<HostIndex> Takeover::hosts() const {
+  return {looked_for_.begin(), looked_for_.end()};
+}
+
+std::set<std::string> Takeover::rendezvous_addresses() const {
+  std::set<std::string> addresses;
+  for (const auto& [host, past] : pasts_) {
+    if (past.address) addresses.insert(past.address->rendezvous);
+  }
+  return addresses;
+}
+
+bool Takeover::was_ready(HostIndex host) const {
+  const auto past = pasts_.find(host);
+  return past != pasts_.end() && past->second.ready;
+}
+
+std::optional<event::AddressFound> Takeover::address(HostIndex host) const {
+  const auto past = pasts_.find(host);
+  return past == pasts_.end() ? std::nullopt : past->second.address;
+}
+
+std::vector<Action> Takeover::unanswered(HostIndex host) const {
+  const auto past = pasts_.find(host);
+  return past == pasts_.end() ? std::vector<Action>() : past->second.unanswered;
+}
+
+bool Takeover::is_known(const Event& event) const {
+  const auto host = host_of(event);
+  const auto past = host ? pasts_.find(*host) : pasts_.end();
+  return past != pasts_.end() && is_report(event) && past->second.reports.contains(text_of(event));
+}
+
+}  // namespace hvd::driver

@@ -1,0 +1,60 @@
+// What a driver knows of the past when it goes on with a job whose driver has died: the steps of
+// the job, from the journal, say what was asked of each agent and has no answer, and what each
+// agent has said already. The agents hold their workers meanwhile, and each says once more all that
+// it has said (base/protocol/agent_link.h), so that nothing is lost that the dead driver has read
+// and not written down.
+//
+// For the driver's thread.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "driver/job/job_io.h"
+
+namespace hvd::driver {
+
+class Takeover {
+ public:
+  // The job has answered this event of the past. In their order.
+  void relive(const Event& event, const std::vector<Action>& actions);
+
+  // Hosts where an earlier driver had an agent, or was bringing one to.
+  std::vector<HostIndex> hosts() const;
+  // Where those hosts reach the rendezvous service.
+  std::set<std::string> rendezvous_addresses() const;
+  // Published last, and not in force; nothing: there was none.
+  const std::optional<WorldDocument>& proposed() const { return proposed_; }
+
+  // Its agent was not found again yet, and is not known to be gone.
+  bool looks_for(HostIndex host) const { return looked_for_.contains(host); }
+  void ends_looking_for(HostIndex host) { looked_for_.erase(host); }
+  // The job knows that its agent is there.
+  bool was_ready(HostIndex host) const;
+  // Nothing: the job has not heard it yet.
+  std::optional<event::AddressFound> address(HostIndex host) const;
+  // What was asked of its agent, or for its sake, and was not answered: to be done once more.
+  std::vector<Action> unanswered(HostIndex host) const;
+  // The job has had this report of an agent, which comes again.
+  bool is_known(const Event& event) const;
+
+ private:
+  // Since the job has asked for its agent.
+  struct Past {
+    bool ready = false;
+    std::optional<event::AddressFound> address;
+    std::vector<Action> unanswered;
+    std::set<std::string> reports;  // as the journal has them
+  };
+  void ask(const Action& action);
+  void answer(const Event& event);
+
+  std::map<HostIndex, Past> pasts_;
+  std::set<HostIndex> looked_for_;
+  std::optional<WorldDocument> proposed_;
+};
+
+}  // namespace hvd::driver
