@@ -112,8 +112,18 @@ static Result<JobKeeping> keep_job(const JobSpec& spec, const StateDirectory* di
   JobKeeping keeping{std::move(job), {}, {}, {}, directory};
   auto left = directory->left();
   HVD_RETURN_IF_ERROR(left.status());
-  const std::string& file = directory->journal_file();
-  if (!*left) {
+  const std::string file = directory->journal_file();
+  std::optional<JournalHead> head;
+  if (*left) {
+    past.open(file);
+    auto read = reader.head();
+    // A driver that died before its first line was written has done nothing.
+    const bool has_begun = read.status().code() != Code::not_found &&
+                           (!read.ok() || read->job_id == (*left)->id);
+    HVD_RETURN_IF_ERROR(has_begun ? read.status().with_context(file) : Status());
+    if (has_begun) head = *std::move(read);
+  }
+  if (!head) {
     auto journal = Journal::create(file);
     HVD_RETURN_IF_ERROR(journal.status());
     keeping.state = *std::move(journal);
@@ -122,9 +132,6 @@ static Result<JobKeeping> keep_job(const JobSpec& spec, const StateDirectory* di
   }
 
   keeping.job = **std::move(left);
-  past.open(file);
-  auto head = reader.head();
-  HVD_RETURN_IF_ERROR(head.status().with_context(file));
   if (head->command != spec.command || head->directory != spec.working_directory) {
     return Status(Code::failed_precondition,
                   cat(directory->path(), " keeps job ", keeping.job.id, ", which runs ",
@@ -144,7 +151,12 @@ Outcome run_job(const JobSpec& spec, Observer& observer, StopRequest* stop) {
 
   std::optional<StateDirectory> state;
   if (spec.state) {
-    auto opened = StateDirectory::open(spec.state->directory, spec.state->stands_by);
+    auto opened = StateDirectory::open(spec.state->directory, false);
+    if (spec.state->stands_by && opened.status().code() == Code::unavailable) {
+      observer.on_notice(
+          cat("stands by: another hvdrun drives the job in ", spec.state->directory));
+      opened = StateDirectory::open(spec.state->directory, true);
+    }
     if (!opened.ok()) return failed_outcome(cat("--state: ", opened.status().message()));
     state = *std::move(opened);
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -21,7 +22,7 @@ namespace {
 // What a busy driver may have sent before its Hello is answered, and more.
 constexpr std::uint32_t kMostReceived = 64U << 20;
 constexpr int kMessengers = 8;
-constexpr std::size_t kLinkFds = 2;
+constexpr std::size_t kLinkFds = 3;
 
 // Goes with the descriptors; the received bytes follow. Both ends are of one build.
 struct Head {
@@ -59,7 +60,7 @@ std::optional<std::pair<Head, HandedLink>> receive_head(int connection) {
   }
   std::array<int, kLinkFds> fds{};
   std::memcpy(fds.data(), CMSG_DATA(about), sizeof(fds));
-  HandedLink link{UniqueFd(fds[0]), UniqueFd(fds[1]), {}, got.head.parent};
+  HandedLink link{UniqueFd(fds[0]), UniqueFd(fds[1]), UniqueFd(fds[2]), {}, got.head.parent};
   if (got.head.received > kMostReceived) return std::nullopt;
   return std::pair(got.head, std::move(link));
 }
@@ -156,7 +157,7 @@ Result<UniqueFd> hand_over(const std::string& name, const HandedLink& link, Time
   about->cmsg_level = SOL_SOCKET;
   about->cmsg_type = SCM_RIGHTS;
   about->cmsg_len = CMSG_LEN(kLinkFds * sizeof(int));
-  const std::array<int, kLinkFds> fds{link.in.get(), link.out.get()};
+  const std::array<int, kLinkFds> fds{link.in.get(), link.out.get(), link.log.get()};
   std::memcpy(CMSG_DATA(about), fds.data(), sizeof(fds));
   if (::sendmsg(connection.get(), &sent.message, MSG_NOSIGNAL) !=
       static_cast<ssize_t>(sizeof(Head))) {
@@ -173,6 +174,11 @@ std::optional<int> exit_code_from(int connection) {
   if (got == 1) return static_cast<unsigned char>(code);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
   return 1;  // it was killed
+}
+
+void forget_standard_error() {
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (null) ::dup2(null.get(), STDERR_FILENO);
 }
 
 }  // namespace hvd::agent

@@ -28,6 +28,7 @@ std::string handover_name(const std::string& claim);
 struct HandedLink {
   UniqueFd in;   // both non-blocking
   UniqueFd out;  // may be the same socket
+  UniqueFd log;  // for the agent's standard error
   std::string received;  // that was read from the link already: whole frames, and a part of the next
   pid_t parent = 0;      // of the messenger: hvdrun, if that is on this machine
 };
@@ -74,5 +75,9 @@ Result<UniqueFd> hand_over(const std::string& name, const HandedLink& link, Time
 // The code with which the messenger is to end; nothing as long as the older agent lives.
 // `connection` is readable.
 std::optional<int> exit_code_from(int connection);
+
+// The standard error of this process is /dev/null from now on. Whoever reads what hvdrun and its
+// agent have written shall see the end of it when hvdrun has ended.
+void forget_standard_error();
 
 }  // namespace hvd::agent

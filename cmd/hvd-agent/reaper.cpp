@@ -25,6 +25,7 @@
 #include "base/protocol/worker_link.h"
 #include "base/text.h"
 #include "cmd/hvd-agent/death_watch.h"
+#include "cmd/hvd-agent/link_handover.h"
 #include "cmd/hvd-agent/orphan_timer.h"
 #include "cmd/hvd-agent/process_tree.h"
 
@@ -421,7 +422,8 @@ PlaceWait wait_for_place(int predecessor, int agent, TimePoint deadline,
   }
 }
 
-Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease) {
+Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease,
+                           bool outlives_driver) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return Status::from_errno("make a socket pair", errno);
@@ -453,6 +455,7 @@ Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease) {
                            mine.standard_error.get()};
   if (mine.predecessor) kept.push_back(mine.predecessor.get());
   close_all_but(std::move(kept));
+  if (outlives_driver) forget_standard_error();
   ReaperProcess(other.get(), lease).run(std::move(mine));
   ::_exit(0);
 }

@@ -65,7 +65,9 @@ enum class PlaceWait { free, overdue, stopped, agent_gone };
 // meanwhile are kept for the worker. Blocking.
 PlaceWait wait_for_place(int predecessor, int agent, TimePoint deadline, std::vector<int>& signals);
 
-// Forks a reaper that starts the worker at once.
-Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease);
+// Forks a reaper that starts the worker at once. `outlives_driver`: it keeps no standard error that
+// hvdrun was given.
+Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease,
+                           bool outlives_driver);
 
 }  // namespace hvd::agent

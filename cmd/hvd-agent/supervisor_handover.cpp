@@ -1,5 +1,6 @@
 // Supervisor's part of a change of drivers: one hvdrun has died, and a later one goes on.
 #include <csignal>
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 #include <utility>
@@ -38,6 +39,7 @@ void Supervisor::hold(const Status& why) {
   phase_ = Phase::holding;
   HVD_LOG(info, why.message() << "; " << workers_.size() << " workers run on for "
                               << seconds_text(hold_) << " (--hold)");
+  forget_standard_error();
   orphan_timer_ = OrphanTimer(hold_, Clock::now());
   // Nobody renews the lease. Workers that were frozen before stay so: their driver had gone silent,
   // and may have given them up.
@@ -52,6 +54,7 @@ void Supervisor::take_link(HandedLink link) {
   if (phase_ != Phase::serving && phase_ != Phase::holding) return;
   if (phase_ == Phase::serving) hold({Code::unavailable, "another hvdrun has come"});
   link_.renew(std::move(link.in), std::move(link.out), link.received);
+  ::dup2(link.log.get(), STDERR_FILENO);
   next_driver_ = link.parent;
   if (const Status watched = watch_link(); !watched.ok()) return hold(watched);
   on_link_readable();
@@ -101,6 +104,7 @@ bool Supervisor::relieve(const agent_link::Hello& hello) {
   link.received = hello.encode();
   for (const auto& frame : queued_frames_) link.received += encode_frame(frame.kind, frame.payload);
   link.received += parts.received;
+  link.log = UniqueFd(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   link.parent = ::getppid();
 
   auto reliever = hand_over(name, link, Clock::now() + kPassTimeout);

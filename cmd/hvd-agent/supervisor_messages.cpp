@@ -134,6 +134,7 @@ void Supervisor::greet(const agent_link::Hello& hello) {
         handover_.listen(handover_name(claim_name(hello.job_id, hello.host)));
     if (listening.ok()) {
       link_.keep_reports();
+      context_.outlives_driver = true;
     } else {
       hold_ = {};
       problem(cat("the workers on ", host_name(), " will end with hvdrun (--hold): ",

@@ -121,7 +121,7 @@ Status Worker::try_start(agent_link::Launch launch, UniqueFd predecessor) {
   HVD_RETURN_IF_ERROR(channel_.open(context_.loop, std::move(sockets->first),
                                     std::move(launch.welcome), context_.world));
 
-  auto reaper = fork_reaper(start, context_.lease);
+  auto reaper = fork_reaper(start, context_.lease, context_.outlives_driver);
   HVD_RETURN_IF_ERROR(reaper.status());
   reaper_pid_ = reaper->pid;
   auto watch = context_.loop.watch(reaper->socket.get(), EPOLLIN,

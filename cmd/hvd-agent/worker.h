@@ -57,6 +57,7 @@ struct WorkerContext {
   rlimit open_files;  // for the worker's own process
   const SharedLease& lease;
   OutOfMemoryKills& out_of_memory;
+  bool outlives_driver = false;                   // workers are held when hvdrun has died
   Duration silence{};                             // of a worker before it is killed; zero: never
   std::optional<PortRange> ports = std::nullopt;  // of the job's listeners; nothing: any
   // The newest effective world as a worker_link::World frame; a new worker gets it right after its

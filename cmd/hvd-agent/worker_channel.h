@@ -34,7 +34,6 @@ class WorkerChannel {
     std::function<void()> activity_wanted;  // of all workers
     std::function<void(worker_link::Activity)> activity;
     std::function<void(WorkReading)> work;             // as often as the worker likes
-    std::function<void(std::string commit)> mark;
     std::function<void(std::string problem)> problem;  // at most once for each kind of problem
   };
 
@@ -50,7 +49,6 @@ class WorkerChannel {
   // waits takes its place.
   void send_world(std::uint64_t generation, bool effective, SharedBytes frame);
   void send_stop(std::string_view reason);
-  void send_driver_gone(bool) {}
   // One waits at most.
   void send_ping();
   // Only the newest request waits.

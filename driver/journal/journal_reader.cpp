@@ -76,7 +76,7 @@ Result<std::optional<Json>> JournalReader::next_line() {
 Result<JournalHead> JournalReader::head() {
   auto line = next_line();
   HVD_RETURN_IF_ERROR(line.status());
-  if (!*line) return Status(Code::data_loss, "it has no complete line");
+  if (!*line) return Status(Code::not_found, "it has no complete line");
   const auto schema = (*line)->find("schema");
   if (schema == (*line)->end() || !schema->is_number_integer()) {
     return with_line({Code::data_loss, "it is not the journal of a job"});

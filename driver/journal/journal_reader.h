@@ -37,8 +37,8 @@ class JournalReader {
   // `journal` outlives this.
   explicit JournalReader(std::istream& journal) : journal_(journal) {}
 
-  // The first line. data_loss: it is not a journal; failed_precondition: it is of another schema.
-  // Each error names the line.
+  // The first line. not_found: there is none yet; data_loss: it is not a journal;
+  // failed_precondition: it is of another schema. Each error names the line.
   Result<JournalHead> head();
   // The next step; nothing at the end. `job` has gone through the steps before.
   Result<std::optional<JournalStep>> next(const Job& job);

@@ -31,6 +31,9 @@ Json written(const std::vector<Action>& actions, const Job& job) {
 Result<Replayed> replay(std::istream& journal) {
   JournalReader reader(journal);
   auto head = reader.head();
+  if (!head.ok() && head.status().code() == Code::not_found) {
+    return Status(Code::data_loss, head.status().message());
+  }
   HVD_RETURN_IF_ERROR(head.status());
   Replayed replayed;
   replayed.job_id = std::move(head->job_id);

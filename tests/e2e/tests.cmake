@@ -35,6 +35,15 @@ target_link_libraries(hvd_test_steps PUBLIC hvd_test_support)
 add_library(hvd_bad_files MODULE support/bad_files.c)
 target_link_libraries(hvd_bad_files PRIVATE ${CMAKE_DL_LIBS})
 
+hvd_test(hvd_takeover_test
+  ${e2e}/elastic_job.cpp
+  ${e2e}/job_test.cpp
+  ${e2e}/takeover_test.cpp
+  LIBRARIES hvd_test_steps
+  LABELS e2e
+  TIMEOUT 300)
+add_dependencies(hvd_takeover_test hvdrun hvd-agent elastic_steps)
+
 hvd_test(hvd_e2e_test
   ${e2e}/api_test.cpp
   ${e2e}/closed_streams_test.cpp

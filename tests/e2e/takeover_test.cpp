@@ -1,0 +1,218 @@
+// hvdrun dies, and another one goes on with its job (--state).
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "base/text.h"
+#include "tests/e2e/elastic_job.h"
+
+namespace hvd::test {
+namespace {
+
+class TakeoverTest : public AskedJobTest {
+ protected:
+  std::string state() const { return directory() / "state"; }
+  std::string journal() const { return directory() / "state" / "journal.jsonl"; }
+  // The same command line each time, as a loop has it.
+  Process& start_driver(const Words& flags = {}) {
+    Words words{"--state",  state(), "-H", "localhost:3", "--min-np", "1", "--max-np", "3", "-np",
+                "3",        "--verbose"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return start_training(words);
+  }
+  std::set<pid_t> members() {
+    step_logs().read();
+    std::set<pid_t> pids;
+    for (const StepLog* const member : step_logs().members()) pids.insert(member->pid);
+    return pids;
+  }
+  std::size_t lines_of_journal() const {
+    std::ifstream file(journal());
+    std::string line;
+    std::size_t count = 0;
+    while (std::getline(file, line) && !file.eof()) ++count;
+    return count;
+  }
+  // The job's driver dies when its journal has so many lines; the next one ends the job.
+  void dies_at_line(std::size_t line) {
+    Process& first = start_driver();
+    const auto has_line = [&] { return lines_of_journal() >= line; };
+    EXPECT_TRUE(eventually(has_line));
+    crash(first);
+    Process& second = start_driver();
+    ASSERT_GT(step_logs().wait_for_world(3, 0), 0)
+        << "line " << line << "\n" << first.err() << second.err() << read_file(journal());
+    finish(second);
+  }
+};
+
+TEST_F(TakeoverTest, ATrainingGoesOnWhileThereIsNoDriverAndUnderTheNextOne) {
+  Process& first = start_driver();
+  const auto world = step_logs().wait_for_world(3, 0);
+  ASSERT_GT(world, 0) << first.err();
+  const auto workers = members();
+  crash(first);
+  ASSERT_TRUE(step_logs().wait_for_steps_more(20)) << "a world that is whole needs no driver";
+
+  Process& second = start_driver();
+  ASSERT_TRUE(second.wait_for_error("goes on with job")) << second.err();
+  ASSERT_TRUE(step_logs().wait_for_steps_more(20));
+  EXPECT_EQ(members(), workers);
+  EXPECT_EQ(step_logs().newest_world(), world);
+  EXPECT_EQ(step_logs().steps_done_again(), 0);
+  finish(second);
+  EXPECT_FALSE(std::filesystem::exists(directory() / "state" / "job.json")) << "the job is over";
+}
+
+TEST_F(TakeoverTest, AWorkerThatDiesWhileThereIsNoDriverIsReplacedByTheNextOne) {
+  Process& first = start_driver();
+  const auto world = step_logs().wait_for_world(3, 0);
+  ASSERT_GT(world, 0) << first.err();
+  crash(first);
+  kill_rank(1);
+  Process& second = start_driver();
+  const auto next = step_logs().wait_for_world(3, world);
+  EXPECT_GT(next, world) << second.err() << step_logs().summary();
+  finish(second);
+}
+
+TEST_F(TakeoverTest, OneDriverAfterTheOther) {
+  Process* driver = &start_driver();
+  std::int64_t world = step_logs().wait_for_world(3, 0);
+  ASSERT_GT(world, 0) << driver->err();
+  for (int i = 0; i < 4; ++i) {
+    crash(*driver);
+    driver = &start_driver();
+    ASSERT_TRUE(driver->wait_for_error("goes on with job")) << driver->err();
+    kill_rank(i % 3);
+    world = step_logs().wait_for_world(3, world);
+    ASSERT_GT(world, 0) << driver->err();
+  }
+  finish(*driver);
+}
+
+TEST_F(TakeoverTest, TheWorkMayBeDoneBeforeTheNextDriverComes) {
+  Process& first = start_driver();
+  ASSERT_GT(step_logs().wait_for_world(3, 0), 0) << first.err();
+  crash(first);
+  say_enough();
+  ASSERT_TRUE(step_logs().wait([&] {
+    const auto& logs = step_logs().step_logs();
+    return std::all_of(logs.begin(), logs.end(), [](const StepLog& log) { return log.done != 0; });
+  }));
+  Process& second = start_driver();
+  finish(second);
+}
+
+TEST_F(TakeoverTest, OfTwoDriversOneActsAndTheOtherMayStandBy) {
+  Process& first = start_driver();
+  ASSERT_GT(step_logs().wait_for_world(3, 0), 0) << first.err();
+  Process& other = start_driver();
+  EXPECT_EQ(other.wait().code, 1);
+  EXPECT_NE(other.err().find("is in use: another hvdrun drives the job"), std::string::npos)
+      << other.err();
+
+  Process& standby = start_driver({"--standby"});
+  ASSERT_TRUE(standby.wait_for_error("stands by")) << standby.err();
+  crash(first);
+  ASSERT_TRUE(standby.wait_for_error("goes on with job")) << standby.err();
+  ASSERT_TRUE(step_logs().wait_for_steps_more(5));
+  finish(standby);
+}
+
+TEST_F(TakeoverTest, WithoutANextDriverAllEnds) {
+  Process& first = start_driver({"--hold", "0.5"});
+  ASSERT_GT(step_logs().wait_for_world(3, 0), 0) << first.err();
+  crash(first);
+  EXPECT_TRUE(eventually([&] { return processes().empty(); }));
+}
+
+// It finds none of the agents again, and starts the workers anew.
+TEST_F(TakeoverTest, ADriverThatComesTooLateBeginsWithNewWorkers) {
+  Process& first = start_driver({"--hold", "0.5"});
+  const auto world = step_logs().wait_for_world(3, 0);
+  ASSERT_GT(world, 0) << first.err();
+  crash(first);
+  ASSERT_TRUE(eventually([&] { return processes().empty(); }));
+  Process& second = start_driver({"--hold", "0.5"});
+  EXPECT_GT(step_logs().wait_for_world(3, world), world) << second.err();
+  say_enough();
+  // What was committed died with all workers.
+  second.wait();
+}
+
+TEST_F(TakeoverTest, AnotherCommandIsRefused) {
+  Process& first = start_driver();
+  ASSERT_GT(step_logs().wait_for_world(3, 0), 0) << first.err();
+  crash(first);
+  const auto other = run_job({"--state", state(), "-H", "localhost:3", "--min-np", "1", "true"});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_NE(other.err.find("go on with the same command line there"), std::string::npos)
+      << other.err;
+  Process& second = start_driver();
+  ASSERT_TRUE(second.wait_for_error("goes on with job")) << second.err();
+  finish(second);
+}
+
+TEST_F(TakeoverTest, AJobThatIsToldToStopEndsUnderItsSecondDriver) {
+  Process& first = start_driver();
+  ASSERT_GT(step_logs().wait_for_world(3, 0), 0) << first.err();
+  crash(first);
+  Process& second = start_driver();
+  ASSERT_TRUE(second.wait_for_error("goes on with job")) << second.err();
+  second.signal(SIGINT);
+  EXPECT_EQ(second.wait().code, 130) << second.err();
+  expect_nobody_left("the job");
+}
+
+TEST_F(TakeoverTest, ADamagedJournalIsNamedWithItsLine) {
+  Process& first = start_driver({"--hold", "1"});
+  ASSERT_GT(step_logs().wait_for_world(3, 0), 0) << first.err();
+  crash(first);
+  std::string text = read_file(journal());
+  text.replace(text.find('\n', text.find('\n') + 1) + 1, 1, "?");
+  std::ofstream(journal(), std::ios::trunc) << text;
+  Process& second = start_driver();
+  EXPECT_EQ(second.wait().code, 1);
+  EXPECT_NE(second.err().find("journal.jsonl: line 3: it is not a JSON object"), std::string::npos)
+      << second.err();
+  EXPECT_TRUE(eventually([&] { return processes().empty(); }));
+}
+
+TEST_F(TakeoverTest, TheDriverMayDieWhileTheJobStarts) {
+  for (const std::size_t line : {1U, 3U, 6U, 10U}) {
+    dies_at_line(line);
+    std::filesystem::remove(directory() / "enough");
+    std::filesystem::remove_all(directory() / "step_logs");
+    step_logs() = StepLogs({directory() / "step_logs"});
+    std::filesystem::create_directories(directory() / "orders");
+  }
+}
+
+using NightlyTakeoverTest = TakeoverTest;
+TEST_F(NightlyTakeoverTest, TheDriverMayDieAtEachLineOfItsJournal) {
+  for (std::size_t line = 1; line < 45; ++line) {
+    SCOPED_TRACE(line);
+    dies_at_line(line);
+    std::filesystem::remove(directory() / "enough");
+    std::filesystem::remove_all(directory() / "step_logs");
+    step_logs() = StepLogs({directory() / "step_logs"});
+  }
+}
+
+TEST_F(TakeoverTest, FlagsThatNeedEachOtherAreNamed) {
+  const auto alone = run_job({"--hold", "5", "-H", "localhost:1", "--min-np", "1", "true"});
+  EXPECT_EQ(alone.code, 2);
+  EXPECT_NE(alone.err.find("--hold: it has no effect without --state"), std::string::npos)
+      << alone.err;
+  const auto fixed = run_job({"--state", state(), "-np", "1", "true"});
+  EXPECT_EQ(fixed.code, 2);
+  EXPECT_NE(fixed.err.find("only an elastic job can be gone on with"), std::string::npos)
+      << fixed.err;
+}
+
+}  // namespace
+}  // namespace hvd::test
