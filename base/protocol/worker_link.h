@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/protocol/commit_id.h"
 #include "base/protocol/fields.h"
 #include "base/protocol/work_reading.h"
 #include "base/security/crypto.h"
@@ -41,6 +42,7 @@ enum class Kind : std::uint16_t {
   ping = 4,
   ask_activity = 5,
   welcome = 6,
+  driver_gone = 7,
   // worker -> agent
   initialised = 101,
   done = 102,
@@ -53,6 +55,7 @@ enum class Kind : std::uint16_t {
   left = 109,
   work_report = 110,
   unreachable = 111,
+  mark = 112,
 };
 
 // How each Welcome begins, in all versions.
@@ -197,6 +200,31 @@ struct Unreachable {
     return host.size() <= kMaxHost ? Status() : Status(Code::data_loss, "the host is too long");
   }
   HVD_MESSAGE_FIELDS(Unreachable, host)
+};
+
+// There is no hvdrun at the moment, and the agent holds its workers for a successor; or there is
+// one again. Said when it changes, but of words that the worker has not read only the newest is
+// kept. A hvdrun that is slow or frozen is not gone.
+struct DriverGone {
+  static constexpr Kind kKind = Kind::driver_gone;
+  bool gone = false;
+  HVD_MESSAGE_FIELDS(DriverGone, gone)
+};
+
+// The newest commit that this worker knows of, in the text of CommitId. A worker says it as soon as
+// there is no hvdrun, and of each later commit until there is one again: the agent hands the newest
+// to the successor, and must do so also with one that comes a moment late. Marks of several workers
+// may come in any order; the greatest counts.
+struct Mark {
+  static constexpr Kind kKind = Kind::mark;
+  std::string commit;
+  // Only the text that to_text() writes, which is short.
+  Status check() const {
+    const auto id = commit_id_from_text(commit);
+    const bool is_proper = id.ok() && to_text(*id) == commit;
+    return is_proper ? Status() : Status(Code::data_loss, "the mark is not a commit");
+  }
+  HVD_MESSAGE_FIELDS(Mark, commit)
 };
 
 // The answer to Ping.

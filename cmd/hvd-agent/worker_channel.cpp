@@ -59,6 +59,7 @@ void WorkerChannel::forget_what_waits() {
   waiting_stop_.reset();
   waiting_effective_.reset();
   waiting_proposed_.reset();
+  waiting_driver_gone_.reset();
   waiting_ping_ = false;
   waiting_question_.reset();
 }
@@ -77,6 +78,9 @@ bool WorkerChannel::begin_next() {
   } else if (waiting_stop_) {
     writing_ = share(*std::move(waiting_stop_));
     waiting_stop_.reset();
+  } else if (waiting_driver_gone_) {
+    writing_ = share(worker_link::DriverGone{*waiting_driver_gone_}.encode());
+    waiting_driver_gone_.reset();
   } else if (waiting_effective_) {
     writing_ = std::move(waiting_effective_->frame);
     waiting_effective_.reset();
@@ -130,6 +134,13 @@ void WorkerChannel::send_stop(std::string_view reason) {
   flush();
 }
 
+void WorkerChannel::send_driver_gone(bool gone) {
+  if (!socket_) return;
+  if (gone) waiting_proposed_.reset();
+  waiting_driver_gone_ = gone;
+  flush();
+}
+
 void WorkerChannel::send_ping() {
   if (!socket_) return;
   waiting_ping_ = true;
@@ -177,6 +188,10 @@ void WorkerChannel::handle(const Frame& frame) {
 bool WorkerChannel::take(const Frame& frame) {
   using namespace worker_link;  // NOLINT(google-build-using-namespace): all of its messages
   return read<WorkReport>(frame, [&](auto& said) { listener_.work(std::move(said.reading)); }) ||
+         read<Mark>(frame,
+                    [&](auto& said) {
+                      if (listener_.mark) listener_.mark(std::move(said.commit));
+                    }) ||
          read<Alive>(frame, [&](auto&) { listener_.alive(); }) ||
          read<Initialised>(frame, [&](auto&) { tell(false); }) ||
          read<Done>(frame, [&](auto&) { tell(true); }) ||

@@ -1,7 +1,7 @@
 // The agent's end of the descriptor that a worker inherits (base/protocol/worker_link.h). It never
 // blocks and its memory is bounded: of messages that the worker has not read yet, only the newest
-// effective world, the newest proposed one and one announcement of a stop are kept. Messages from
-// the worker are not trusted.
+// effective world, the newest proposed one, one announcement of a stop and the newest word on
+// whether there is an hvdrun are kept. Messages from the worker are not trusted.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,9 @@ class WorkerChannel {
     std::function<void()> alive;            // answers a ping
     std::function<void()> activity_wanted;  // of all workers
     std::function<void(worker_link::Activity)> activity;
-    std::function<void(WorkReading)> work;             // as often as the worker likes
+    std::function<void(WorkReading)> work;  // as often as the worker likes
+    // The text of a CommitId, at each commit; the greatest counts. Null: nobody wants it.
+    std::function<void(std::string commit)> mark = {};
     std::function<void(std::string problem)> problem;  // at most once for each kind of problem
   };
 
@@ -49,6 +51,9 @@ class WorkerChannel {
   // waits takes its place.
   void send_world(std::uint64_t generation, bool effective, SharedBytes frame);
   void send_stop(std::string_view reason);
+  // worker_link::DriverGone. Only the newest waits. A proposed world that still waits goes with the
+  // hvdrun that proposed it.
+  void send_driver_gone(bool gone);
   // One waits at most.
   void send_ping();
   // Only the newest request waits.
@@ -92,6 +97,7 @@ class WorkerChannel {
   std::size_t written_ = 0;
   SharedBytes waiting_first_world_;  // behind the welcome, and before all else
   std::optional<std::string> waiting_stop_;
+  std::optional<bool> waiting_driver_gone_;
   bool waiting_ping_ = false;
   std::optional<std::uint32_t> waiting_question_;
   std::optional<WaitingWorld> waiting_effective_;

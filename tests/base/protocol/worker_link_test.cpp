@@ -39,6 +39,8 @@ TEST(WorkerLinkMessages, AreSound) {
   expect_sound(Activity{9, 2, "nothing", "a"});
   expect_sound(ActivityWanted{});
   expect_sound(WorkReport{{1, 2, 3, {{Collective::send_recv, 4, 5}}}});
+  expect_sound(DriverGone{true});
+  expect_sound(Mark{"3.17.1"});
   expect_sound(Alive{});
 }
 
@@ -58,6 +60,8 @@ TEST(WorkerLinkMessages, KeepEveryField) {
   EXPECT_EQ(Initialised::decode(payload_of(Initialised{42}))->pid, 42);
   EXPECT_EQ(Stop::decode(payload_of(Stop{"because"}))->reason, "because");
   EXPECT_EQ(Committed::decode(payload_of(Committed{43}))->generation, 43U);
+  EXPECT_TRUE(DriverGone::decode(payload_of(DriverGone{true}))->gone);
+  EXPECT_EQ(Mark::decode(payload_of(Mark{"3.17"}))->commit, "3.17");
   EXPECT_EQ(AskActivity::decode(payload_of(AskActivity{9}))->id, 9U);
   const auto activity = Activity::decode(payload_of(Activity{9, 2, "a", "b", {}}));
   EXPECT_EQ(activity->id, 9U);
@@ -67,6 +71,16 @@ TEST(WorkerLinkMessages, KeepEveryField) {
   EXPECT_EQ(world->generation, 5U);
   EXPECT_TRUE(world->effective);
   EXPECT_EQ(world->document, "document");
+}
+
+TEST(WorkerLinkMessages, AMarkIsACommitAndNothingElse) {
+  const std::string largest(3 * 20 + 2, '9');
+  for (const auto& text :
+       {std::string(), std::string("3"), std::string("a.b"), std::string("3.1 "),
+        std::string("03.1"), std::string("3.1.0"), largest, std::string(60'000, '0') + "3.1"}) {
+    EXPECT_EQ(Mark::decode(payload_of(Mark{text})).status().code(), Code::data_loss)
+        << text.substr(0, 80);
+  }
 }
 
 TEST(WorkerLinkMessages, AWelcomeWithoutAProperTokenIsRefused) {

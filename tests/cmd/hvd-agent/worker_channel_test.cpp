@@ -1,12 +1,18 @@
 // The descriptor between agent and worker: what is handed on in both directions, and what rubbish
 // does.
+#include "cmd/hvd-agent/worker_channel.h"
+
 #include <algorithm>
 #include <csignal>
+#include <future>
 #include <gtest/gtest.h>
+#include <vector>
 
 #include "base/machine/proc.h"
 #include "base/protocol/worker_link.h"
+#include "base/socket.h"
 #include "base/text.h"
+#include "cmd/hvd-agent/event_loop.h"
 #include "cmd/hvd-agent/worker_heartbeat.h"
 #include "tests/cmd/hvd-agent/agent_under_test.h"
 
@@ -315,6 +321,111 @@ TEST(AgentChannel, TheWorkerSeesTheAgentsEnd) {
   ASSERT_TRUE(agent.until([&] { return agent.of(1).pid != 0; }));
   agent.close_link();
   EXPECT_EQ(agent.wait_for_exit(), 1);
+}
+
+// The channel alone, with the test as its worker.
+class OneWorkerChannel : public ::testing::Test {
+ protected:
+  agent::WorkerChannel& open(std::string welcome, bool wants_marks = true) {
+    auto ends = socket_pair();
+    EXPECT_TRUE(ends.ok());
+    worker_ = std::move(ends->second);
+    agent::WorkerChannel::Listener listener;
+    listener.initialised = [this] { ++initialised_; };
+    listener.problem = [this](const std::string& what) { problems_.push_back(what); };
+    if (wants_marks) listener.mark = [this](std::string commit) { mark_ = std::move(commit); };
+    channel_ = std::make_unique<agent::WorkerChannel>(std::move(listener));
+    EXPECT_TRUE(
+        channel_->open(*loop_, std::move(ends->first), std::move(welcome), SharedBytes()).ok());
+    return *channel_;
+  }
+  // Serves the channel until `work`, which plays the worker on a thread of its own, is done.
+  template <typename Work>
+  auto serve(Work work) {
+    auto done = std::async(std::launch::async, std::move(work));
+    while (done.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      EXPECT_TRUE(loop_->wait(Clock::now() + std::chrono::milliseconds(10)).ok());
+    }
+    return done.get();
+  }
+  Frame read_one() {
+    return serve([this] {
+      auto frame = receive_frame(worker_.get(), decoder_, Clock::now() + kGenerous);
+      EXPECT_TRUE(frame.ok()) << frame.status().to_string();
+      return frame.ok() ? *frame : Frame();
+    });
+  }
+  void say(const std::string& bytes) {
+    serve([&] { EXPECT_TRUE(send_all(worker_.get(), bytes, Clock::now() + kGenerous).ok()); });
+    channel_->receive();
+  }
+  static bool is_gone(const Frame& frame) {
+    EXPECT_EQ(frame.kind, static_cast<std::uint16_t>(worker_link::Kind::driver_gone));
+    const auto message = worker_link::DriverGone::decode(frame.payload);
+    return message.ok() && message->gone;
+  }
+
+  std::unique_ptr<agent::EventLoop> loop_ = *agent::EventLoop::create();
+  UniqueFd worker_;
+  FrameDecoder decoder_;
+  std::unique_ptr<agent::WorkerChannel> channel_;
+  int initialised_ = 0;
+  std::string mark_;
+  std::vector<std::string> problems_;
+};
+
+TEST_F(OneWorkerChannel, OfWordsOnTheDriverOnlyTheNewestWaits) {
+  auto& channel = open(encode_frame(1, std::string(3'000'000, 'w')));  // more than a socket holds
+  for (int i = 0; i < 1000; ++i) {
+    channel.send_driver_gone(true);
+    channel.send_driver_gone(false);
+  }
+  channel.send_driver_gone(true);
+  EXPECT_EQ(read_one().payload.size(), 3'000'000U);
+  EXPECT_TRUE(is_gone(read_one()));
+  channel.send_driver_gone(false);
+  EXPECT_FALSE(is_gone(read_one()));
+}
+
+TEST_F(OneWorkerChannel, AProposedWorldThatWaitsGoesWithTheDriverThatProposedIt) {
+  auto& channel = open(encode_frame(1, std::string(3'000'000, 'w')));
+  const auto send = [&](std::uint64_t generation, bool effective) {
+    channel.send_world(generation, effective,
+                       share(worker_link::World{generation, effective, "{}"}.encode()));
+  };
+  const auto generation_of = [](const Frame& frame) {
+    const auto world = worker_link::World::decode(frame.payload);
+    return world.ok() ? world->generation : 0;
+  };
+  send(1, true);
+  send(2, false);
+  channel.send_driver_gone(true);
+  channel.send_driver_gone(false);
+  send(3, false);  // of the successor
+  (void)read_one();
+  EXPECT_FALSE(is_gone(read_one()));
+  EXPECT_EQ(generation_of(read_one()), 1U);
+  EXPECT_EQ(generation_of(read_one()), 3U);
+}
+
+TEST_F(OneWorkerChannel, HearsAsManyMarksAsThereAreCommits) {
+  constexpr int kMany = 110'000;  // more than a worker may say of other things
+  open("");
+  std::string marks;
+  for (int i = 1; i <= kMany; ++i) marks += worker_link::Mark{cat("1.", i)}.encode();
+  say(marks + worker_link::Initialised{1}.encode());
+  EXPECT_EQ(mark_, cat("1.", kMany));
+  EXPECT_EQ(initialised_, 1);
+  EXPECT_TRUE(problems_.empty());
+}
+
+TEST_F(OneWorkerChannel, TakesAMarkThatNobodyWantsAndRefusesOneThatIsNone) {
+  open("", false);
+  say(worker_link::Mark{"1.2"}.encode());
+  EXPECT_TRUE(problems_.empty());
+  say(worker_link::Mark{"the newest"}.encode() + worker_link::Initialised{1}.encode());
+  EXPECT_EQ(problems_.size(), 1U);
+  EXPECT_EQ(initialised_, 1);
 }
 
 }  // namespace

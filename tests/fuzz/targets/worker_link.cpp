@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (frame.kind == static_cast<std::uint16_t>(Kind::welcome)) decode_welcome(frame.payload);
     hvd::fuzz::decode_as_one_of<World, Stop, Ping, Initialised, Done, Ready, Leave, Committed,
                                 AskActivity, Activity, WorkReport, ActivityWanted, Left,
-                                Unreachable, Alive>(frame);
+                                Unreachable, DriverGone, Mark, Alive>(frame);
   });
   return 0;
 }
