@@ -9,6 +9,7 @@
 #include "base/frame.h"
 #include "base/log.h"
 #include "base/machine/proc.h"
+#include "base/protocol/commit_id.h"
 #include "base/security/unix_peer.h"
 #include "base/text.h"
 #include "cmd/hvd-agent/supervisor.h"
@@ -131,13 +132,13 @@ void Supervisor::on_reliever() {
   phase_ = Phase::over;
 }
 
+// A mark that comes while there is a driver was made before the worker has heard of that.
 void Supervisor::on_commit_mark(std::string commit) {
-  if (phase_ == Phase::serving) {
-    // It was made before the worker has heard of this driver.
-    link_.send(agent_link::CommitMark{std::move(commit)}.encode());
-  } else {
-    commit_mark_ = std::move(commit);
-  }
+  const auto told = commit_id_from_text(commit);
+  if (!told.ok()) return problem(cat("a worker's commit has no number: ", told.status().message()));
+  if (phase_ == Phase::serving) return link_.send(agent_link::CommitMark{commit}.encode());
+  const auto newest = commit_id_from_text(commit_mark_);
+  if (!newest.ok() || *newest < *told) commit_mark_ = std::move(commit);
 }
 
 }  // namespace hvd::agent
