@@ -36,6 +36,7 @@ Client::Client(ClientOptions options, const Token& key)
     : connection_(std::make_unique<Connection>(std::move(options), key)) {}
 Client::~Client() = default;
 void Client::cancel() { connection_->cancel(); }
+bool Client::is_cancelled() const { return connection_->is_cancelled(); }
 
 Result<std::uint64_t> Client::put(std::string_view scope, std::string_view key,
                                   std::string_view value) {
@@ -47,9 +48,10 @@ Result<std::uint64_t> Client::put(std::string_view scope, std::string_view key,
   return answer->version;
 }
 
-Result<Versioned> Client::get(std::string_view scope, std::string_view key) {
+Result<Versioned> Client::get(std::string_view scope, std::string_view key,
+                              const GivesUp& gives_up) {
   const std::string target = target_of(scope, key);
-  const Connection::Request request{"GET", target, "", cat("get ", target)};
+  const Connection::Request request{"GET", target, "", cat("get ", target), gives_up};
   auto answer = connection_->ask(request, connection_->request_deadline());
   HVD_RETURN_IF_ERROR(answer.status());
   HVD_RETURN_IF_ERROR(connection_->judge(*answer, request));
@@ -91,17 +93,18 @@ Status Client::erase(std::string_view scope, std::string_view key) {
 }
 
 Result<std::uint64_t> Client::compare_and_set(std::string_view scope, std::string_view key,
-                                              std::string_view value, std::uint64_t expected) {
+                                              std::string_view value, std::uint64_t expected,
+                                              const GivesUp& gives_up) {
   const std::string target = target_of(scope, key);
   const Connection::Request request{"PUT", cat(target, "?expected=", expected), value,
-                                    cat("compare and set ", target)};
+                                    cat("compare and set ", target), gives_up};
   int attempts = 0;
   const auto answer = connection_->ask(request, connection_->request_deadline(), &attempts);
   HVD_RETURN_IF_ERROR(answer.status());
   if (answer->status == 412 && attempts > 1) {
     // The answer to the first attempt was lost. If the key now holds our value, it is ours that was
     // written: what the caller asked for has happened.
-    auto current = get(scope, key);
+    auto current = get(scope, key, gives_up);
     if (current.ok() && current->version > expected && current->value == value) {
       return current->version;
     }

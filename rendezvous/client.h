@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,6 +41,9 @@ struct Versioned {
 
 class Client {
  public:
+  // Looked at every 100 ms while a call waits: true ends it, with unavailable. Null: never.
+  using GivesUp = std::function<bool()>;
+
   Client(ClientOptions options, const Token& key);
   ~Client();
   Client(const Client&) = delete;
@@ -50,7 +54,7 @@ class Client {
   // and wait return not_found when the key is not there (any more, or in time: the message then
   // names it).
   Result<std::uint64_t> put(std::string_view scope, std::string_view key, std::string_view value);
-  Result<Versioned> get(std::string_view scope, std::string_view key);
+  Result<Versioned> get(std::string_view scope, std::string_view key, const GivesUp& gives_up = {});
   // Blocks until the key exists with a version above `newer_than`, or the deadline
   // (deadline_exceeded).
   Result<Versioned> wait(std::string_view scope, std::string_view key, TimePoint deadline,
@@ -59,7 +63,8 @@ class Client {
   // Writes only if the key still has `expected` (0: only if it does not exist); else
   // already_exists.
   Result<std::uint64_t> compare_and_set(std::string_view scope, std::string_view key,
-                                        std::string_view value, std::uint64_t expected);
+                                        std::string_view value, std::uint64_t expected,
+                                        const GivesUp& gives_up = {});
 
   // Many keys of one scope in one request.
   Status put_many(std::string_view scope, const std::map<std::string, std::string>& values);
@@ -72,6 +77,7 @@ class Client {
 
   // For good: every call of this client, also a later one, returns aborted.
   void cancel();
+  bool is_cancelled() const;
 
  private:
   class Connection;

@@ -20,6 +20,7 @@ constexpr milliseconds kFirstPause{5};
 constexpr milliseconds kRetryWithoutResources{500};
 constexpr milliseconds kLongestPause{1'000};
 constexpr milliseconds kAnswerGrace{200};  // after the deadline, for an answer on its way
+constexpr milliseconds kLookEvery{100};    // whether the caller has given up
 constexpr std::size_t kMaxAnswerHead = std::size_t{16} << 10;
 constexpr std::uint64_t kMaxAnswerBody = std::uint64_t{1} << 30;
 
@@ -91,10 +92,13 @@ std::string Client::Connection::describe(const Request& request,
 Result<short> Client::Connection::wait_for_socket(short events, TimePoint deadline) {
   for (;;) {
     pollfd polled[2] = {{socket_.get(), events, 0}, {cancelled_fd_.get(), POLLIN, 0}};
-    const int ready = ::poll(polled, 2, milliseconds_until(deadline, Clock::now()));
+    const TimePoint now = Clock::now();
+    const TimePoint until = gives_up_ != nullptr ? std::min(deadline, now + kLookEvery) : deadline;
+    const int ready = ::poll(polled, 2, milliseconds_until(until, now));
     if (cancelled_) return Status(Code::aborted, "cancelled");
     if (ready > 0 && polled[0].revents != 0) return polled[0].revents;
     if (ready < 0 && errno != EINTR) return Status::from_errno("poll", errno);
+    if (has_given_up()) return Status(Code::unavailable, "given up");
     if (ready == 0 && Clock::now() >= deadline) {
       return Status(Code::deadline_exceeded, "timed out");
     }
@@ -240,9 +244,11 @@ Result<Client::Connection::Answer> Client::Connection::ask(const Request& reques
   const TimePoint begun = Clock::now();
   milliseconds next_pause = kFirstPause;
   bool clock_set = false;
+  gives_up_ = request.gives_up ? &request.gives_up : nullptr;
 
   for (;;) {
     if (cancelled_) return Status(Code::aborted, describe(request, "cancelled"));
+    if (has_given_up()) return Status(Code::unavailable, describe(request, "given up"));
     const bool kept = static_cast<bool>(socket_);
     bool sent = false;
     auto answer = ask_once(request, later(deadline, kAnswerGrace), sent);

@@ -32,6 +32,7 @@ class Client::Connection {
   Connection(ClientOptions options, const Token& key);
 
   void cancel();
+  bool is_cancelled() const { return cancelled_; }
 
   // The request to send: `what` describes it for error messages ("put /world/current").
   struct Request {
@@ -39,6 +40,7 @@ class Client::Connection {
     std::string target;
     std::string_view body;
     std::string what;
+    GivesUp gives_up = {};
   };
 
   // Sends until an answer comes, at the latest until the deadline. The answer is a server's that
@@ -58,6 +60,7 @@ class Client::Connection {
   Status send(std::string_view bytes, TimePoint deadline);
   Result<std::size_t> receive(char* to, std::size_t size, TimePoint deadline);
   Status receive_answer(ResponseHead& head, std::string& body, TimePoint deadline);
+  bool has_given_up() const { return gives_up_ != nullptr && (*gives_up_)(); }
   Result<short> wait_for_socket(short events, TimePoint deadline);
   Status pause(std::chrono::milliseconds time, TimePoint deadline);
 
@@ -67,8 +70,9 @@ class Client::Connection {
   UniqueFd cancelled_fd_;
   std::atomic<bool> cancelled_ = false;
   UniqueFd socket_;
-  std::string received_;           // bytes after the last answer; empty between requests
-  std::int64_t clock_offset_ = 0;  // the server's clock less ours, ms
+  const GivesUp* gives_up_ = nullptr;  // of the call in progress; null: never
+  std::string received_;               // bytes after the last answer; empty between requests
+  std::int64_t clock_offset_ = 0;      // the server's clock less ours, ms
 };
 
 // `now + time`, without going past the end of time.

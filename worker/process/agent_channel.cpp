@@ -239,6 +239,12 @@ void AgentChannel::handle(const Frame& frame) {
                           ask ? ask(wants_dump) : Activity{0, "is in no world yet", "nothing", {}});
       return;
     }
+    case worker_link::Kind::driver_gone: {
+      const auto message = worker_link::DriverGone::decode(frame.payload);
+      if (!message.ok()) break;
+      handle(*message);
+      return;
+    }
     case worker_link::Kind::stop: {
       auto message = worker_link::Stop::decode(frame.payload);
       if (!message.ok()) break;
@@ -257,6 +263,34 @@ void AgentChannel::handle(const Frame& frame) {
   HVD_LOG(warning, "the agent sent something that cannot be read, of kind " << frame.kind);
 }
 
+void AgentChannel::handle(const worker_link::DriverGone& message) {
+  std::unique_lock lock(mutex_);
+  driver_is_gone_ = message.gone;
+  driver_came_.notify_all();
+  const CommitId mark = mark_;
+  const bool is_heard = static_cast<bool>(listener_.driver_gone);
+  lock.unlock();
+  // The service that this mark stood in may be gone for good. If it cannot be told, the next read
+  // says why.
+  if (message.gone && !mark.none()) (void)send(worker_link::Mark{to_text(mark)}.encode());
+  if (is_heard) listener_.driver_gone(message.gone);
+}
+
+bool AgentChannel::wait_for_driver(TimePoint deadline) const {
+  std::unique_lock lock(mutex_);
+  return driver_came_.wait_until(lock, deadline, [this] { return !driver_is_gone_; });
+}
+
+Status AgentChannel::keep_mark(const CommitId& id) {
+  if (id.none()) return {};
+  {
+    const std::lock_guard lock(mutex_);
+    mark_ = std::max(mark_, id);
+    if (!driver_is_gone_) return {};
+  }
+  return send(worker_link::Mark{to_text(id)}.encode());
+}
+
 void AgentChannel::listen(Listener listener) {
   std::unique_lock lock(mutex_);
   while (!unheard_.empty()) {
@@ -266,6 +300,9 @@ void AgentChannel::listen(Listener listener) {
     lock.lock();
   }
   listener_ = std::move(listener);
+  const bool is_gone = driver_is_gone_ && listener_.driver_gone;
+  lock.unlock();
+  if (is_gone) listener_.driver_gone(true);
 }
 
 void AgentChannel::answer_by(std::function<Activity(bool)> activity) {

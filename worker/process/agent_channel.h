@@ -6,6 +6,7 @@
 // with one line on stderr. All calls are safe from any thread.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -27,10 +28,11 @@
 #include "base/status.h"
 #include "rendezvous/client.h"
 #include "runtime/core/world_spec.h"
+#include "worker/process/high_water.h"
 
 namespace hvd::worker {
 
-class AgentChannel {
+class AgentChannel final : public MarkKeeper {
  public:
   // `descriptor` is the text of HVD_WORKER_FD. Takes the descriptor over, reads the Welcome that
   // lies there and the World that follows it, and starts to watch. Fails if another process of this
@@ -52,11 +54,17 @@ class AgentChannel {
   // Blocks until the job is being stopped; false if it is not at the deadline.
   bool wait_for_stop(TimePoint deadline) const;
 
+  // What the agent has said last of hvdrun (worker_link::DriverGone).
+  bool driver_is_gone() const override { return driver_is_gone_; }
+  bool wait_for_driver(TimePoint deadline) const override;
+  Status keep_mark(const CommitId& id) override;
+
   // Called on the channel's thread, of worlds also for those that came before this call, on this
   // one. Once.
   struct Listener {
     std::function<void(const worker_link::World&)> world;
     std::function<void()> stop;
+    std::function<void(bool gone)> driver_gone;
     // When `late` is to be asked, if the agent has said nothing until then; it returns why this
     // process has to end, or nothing.
     std::function<TimePoint()> late_at;
@@ -99,6 +107,7 @@ class AgentChannel {
                std::optional<WorldDocument> first_world, std::optional<LifeLock> life_lock);
   void watch();
   void handle(const Frame& frame);
+  void handle(const worker_link::DriverGone& message);
   TimePoint late_at() const;
   void end_if_late();
   Status send(const std::string& frame);
@@ -114,6 +123,9 @@ class AgentChannel {
   FrameSender sender_;  // under send_mutex_
   mutable std::mutex mutex_;
   mutable std::condition_variable stopped_;
+  mutable std::condition_variable driver_came_;
+  std::atomic<bool> driver_is_gone_ = false;  // written under mutex_, as is mark_
+  CommitId mark_;                             // the newest
   std::string world_;
   std::vector<worker_link::World> unheard_;  // until listen()
   Listener listener_;

@@ -37,6 +37,7 @@ AttemptWatch::~AttemptWatch() {
 
 Result<std::vector<std::string>> AttemptWatch::exchange(std::string_view blob, TimePoint deadline) {
   auto blobs = inner_.exchange(blob, deadline);
+  if (blobs.ok()) met_();
   if (blobs.ok() && !thread_.joinable()) {
     thread_ = runtime::start_thread("hvd-attempt", [this] { watch(); });
   }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -33,14 +34,17 @@ Status mark_given_up(rendezvous::Client& client, std::string_view scope, std::st
 class AttemptWatch final : public runtime::Exchange {
  public:
   // The watch raises `interrupt` with unavailable and the name of a rank that has given up, or with
-  // resource_exhausted, if this rank lacks a descriptor for the watch.
+  // resource_exhausted, if this rank lacks a descriptor for the watch. `met` is called when the
+  // exchange is over.
   AttemptWatch(runtime::Exchange& inner, rendezvous::ClientOptions options, const Token& credential,
-               std::string scope, std::shared_ptr<runtime::Interrupt> interrupt)
+               std::string scope, std::shared_ptr<runtime::Interrupt> interrupt,
+               std::function<void()> met)
       : inner_(inner),
         options_(std::move(options)),
         credential_(credential),
         scope_(std::move(scope)),
-        interrupt_(std::move(interrupt)) {}
+        interrupt_(std::move(interrupt)),
+        met_(std::move(met)) {}
   ~AttemptWatch() override;
   AttemptWatch(const AttemptWatch&) = delete;
   AttemptWatch& operator=(const AttemptWatch&) = delete;
@@ -55,6 +59,7 @@ class AttemptWatch final : public runtime::Exchange {
   const Token credential_;
   const std::string scope_;
   const std::shared_ptr<runtime::Interrupt> interrupt_;
+  const std::function<void()> met_;
   std::thread thread_;
 
   std::mutex mutex_;

@@ -3,6 +3,11 @@
 #include "base/text.h"
 
 namespace hvd::worker {
+namespace {
+
+constexpr std::chrono::milliseconds kLookEvery{100};  // whether a wait for hvdrun was cancelled
+
+}  // namespace
 
 void MarkWriter::found(CommitId mark, std::uint64_t version) {
   version_ = version;
@@ -19,8 +24,29 @@ void MarkWriter::wrote(std::uint64_t version) {
   next_ = Next::written;
 }
 
+rendezvous::Client::GivesUp RendezvousHighWater::when_driver_goes() {
+  return [this] {
+    driver_went_ = driver_went_ || keeper_.driver_is_gone();
+    return driver_went_;
+  };
+}
+
 Result<CommitId> RendezvousHighWater::read() {
-  auto found = client_->get(kCommitScope, kHighWaterKey);
+  for (;;) {
+    while (!keeper_.wait_for_driver(Clock::now() + kLookEvery)) {
+      if (client_->is_cancelled())
+        return Status(Code::aborted, "read the newest commit: cancelled");
+    }
+    driver_went_ = false;
+    auto mark = read_from_driver();
+    if (driver_went_ && mark.status().code() == Code::unavailable) continue;
+    if (mark.ok()) HVD_RETURN_IF_ERROR(keeper_.keep_mark(*mark));
+    return mark;
+  }
+}
+
+Result<CommitId> RendezvousHighWater::read_from_driver() {
+  auto found = client_->get(kCommitScope, kHighWaterKey, when_driver_goes());
   if (found.status().code() == Code::not_found) {
     version_ = 0;
     return CommitId{};
@@ -31,17 +57,35 @@ Result<CommitId> RendezvousHighWater::read() {
 }
 
 Status RendezvousHighWater::write(const CommitId& id) {
+  for (;;) {
+    driver_went_ = keeper_.driver_is_gone();
+    if (!driver_went_) {
+      const Status written = write_to_driver(id);
+      // The mark of an hvdrun that goes now is gone with it, unless the agent has it.
+      if (written.ok()) return keeper_.keep_mark(id);
+      if (!driver_went_ || written.code() != Code::unavailable) return written;
+    }
+
+    version_.reset();  // a successor's store counts from anew
+    HVD_RETURN_IF_ERROR(keeper_.keep_mark(id));
+    // A successor that has come meanwhile may have missed it.
+    if (keeper_.driver_is_gone()) return {};
+  }
+}
+
+Status RendezvousHighWater::write_to_driver(const CommitId& id) {
   const auto text = to_text(id);
   MarkWriter mark(id, version_);
 
   for (;;) {
     if (mark.next() == MarkWriter::Next::read) {
-      auto found = read();
+      auto found = read_from_driver();
       HVD_RETURN_IF_ERROR(found.status());
       mark.found(*found, *version_);
     } else if (mark.next() == MarkWriter::Next::write) {
       // The client asks again until it has an answer; one that was lost shows as a refusal.
-      auto written = client_->compare_and_set(kCommitScope, kHighWaterKey, text, mark.version());
+      auto written = client_->compare_and_set(kCommitScope, kHighWaterKey, text, mark.version(),
+                                              when_driver_goes());
       if (written.ok()) {
         mark.wrote(*written);
       } else if (written.status().code() == Code::already_exists) {

@@ -7,7 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/protocol/world_document.h"
+#include "base/clock.h"
+#include "base/protocol/commit_id.h"
 #include "base/status.h"
 #include "rendezvous/client.h"
 
@@ -63,16 +64,44 @@ class HighWater {
   virtual Status write(const CommitId& id) = 0;
 };
 
-// In the rendezvous service, as MarkWriter says.
+// The agent, as the mark sees it: it knows whether there is an hvdrun, and keeps the newest mark
+// for a successor. Safe from any thread.
+class MarkKeeper {
+ public:
+  virtual ~MarkKeeper() = default;
+  virtual bool driver_is_gone() const = 0;
+  // False: there is none until the deadline.
+  virtual bool wait_for_driver(TimePoint deadline) const = 0;
+  // The newest mark that this process knows of. The keeper has it as soon as there is no hvdrun,
+  // and if there is none now when this returns.
+  virtual Status keep_mark(const CommitId& id) = 0;
+};
+
+// In the rendezvous service, as MarkWriter says. The service lives in hvdrun, and a whole world
+// needs none: while hvdrun is gone a commit holds as soon as the agent has its mark. No newer world
+// can have committed meanwhile, since only an hvdrun brings members of one together, and the agent
+// hands the mark to the successor before that publishes a world. Only the agent's word counts: a
+// service that does not answer may belong to an hvdrun that is slow or frozen.
 class RendezvousHighWater final : public HighWater {
  public:
-  explicit RendezvousHighWater(std::shared_ptr<rendezvous::Client> client)
-      : client_(std::move(client)) {}
+  // `keeper` must outlive it.
+  RendezvousHighWater(std::shared_ptr<rendezvous::Client> client, MarkKeeper& keeper)
+      : client_(std::move(client)), keeper_(keeper) {}
+  // Blocks while hvdrun is gone, without end: only a successor has heard of all marks, and who
+  // reads the mark is about to form a world or to end, for which an hvdrun is needed anyway.
+  // Cancelling the client ends it.
   Result<CommitId> read() override;
   Status write(const CommitId& id) override;
 
  private:
+  // These end with unavailable as soon as hvdrun is gone.
+  Result<CommitId> read_from_driver();
+  Status write_to_driver(const CommitId& id);
+  rendezvous::Client::GivesUp when_driver_goes();
+
   std::shared_ptr<rendezvous::Client> client_;
+  MarkKeeper& keeper_;
+  bool driver_went_ = false;              // during the call in progress
   std::optional<std::uint64_t> version_;  // of the key, as far as is known
 };
 

@@ -21,6 +21,7 @@ Result<Membership*> Membership::begin(AgentChannel& agent) {
                   const std::lock_guard lock(membership->mutex_);
                   membership->changed_.notify_all();
                 },
+                [membership](bool gone) { membership->hear_of_driver(gone); },
                 [membership] { return membership->late_at(); },
                 [membership] { return membership->late(); }});
   return membership;
@@ -40,6 +41,29 @@ void Membership::hear(const worker_link::World& message) {
     end_current(*document, "has replaced");
   }
   changed_.notify_all();
+}
+
+// It may have been gone for less than the agent needs to say so: then only that there is one again
+// is heard.
+void Membership::hear_of_driver(bool gone) {
+  const std::lock_guard lock(mutex_);
+  if (gone) follower_.forget_proposal();
+  if (!gone && heard_ != kNever) heard_ = Clock::now();
+  if (std::exchange(meets_, false)) {
+    current_.interrupt->raise(
+        Status(Code::unavailable, "hvdrun is gone, and with it what the members told each other"));
+    current_.client->cancel();
+  }
+  changed_.notify_all();
+}
+
+void Membership::met() {
+  const std::lock_guard lock(mutex_);
+  meets_ = false;
+}
+
+bool Membership::is_over_or_newer() const {
+  return abandoned_ || follower_.next() != nullptr || follower_.is_out() || agent_.stop_reason();
 }
 
 void Membership::end_current(const WorldDocument& newer, const std::string& how) {
@@ -67,9 +91,17 @@ Result<Membership::Entry> Membership::next(TimePoint again_at, TimePoint deadlin
     }
   }
 
-  changed_.wait_until(lock, std::min(again_at, deadline), [this] {
-    return abandoned_ || follower_.next() != nullptr || follower_.is_out() || agent_.stop_reason();
-  });
+  const Duration pause = std::max(again_at - Clock::now(), Duration::zero());
+  for (bool waits = true; waits;) {
+    if (agent_.driver_is_gone()) {
+      changed_.wait_until(lock, deadline,
+                          [this] { return is_over_or_newer() || !agent_.driver_is_gone(); });
+      if (again_at != kNever) again_at = Clock::now() + pause;
+    }
+    changed_.wait_until(lock, std::min(again_at, deadline),
+                        [this] { return is_over_or_newer() || agent_.driver_is_gone(); });
+    waits = agent_.driver_is_gone() && !is_over_or_newer() && Clock::now() < deadline;
+  }
 
   if (abandoned_) {
     return Status(Code::failed_precondition, "this process has called hvd::shutdown()");
@@ -98,6 +130,7 @@ Result<Membership::Entry> Membership::next(TimePoint again_at, TimePoint deadlin
   current_.client =
       std::make_shared<rendezvous::Client>(agent_.rendezvous_options(), welcome.credential);
   ended_by_plan_ = false;
+  meets_ = true;
   return current_;
 }
 
@@ -119,7 +152,7 @@ void Membership::set_running(bool running) {
 TimePoint Membership::late_at() const {
   const std::lock_guard lock(mutex_);
   const bool can_be = running_ && !abandoned_ && late_after_.count() != 0 && heard_ != kNever &&
-                      follower_.next() != nullptr;
+                      follower_.next() != nullptr && !agent_.driver_is_gone();
   return can_be ? heard_ + late_after_ : kNever;
 }
 
@@ -148,9 +181,7 @@ void Membership::resume() {
 
 bool Membership::wait_for_newer(TimePoint deadline) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, deadline, [this] {
-    return abandoned_ || follower_.next() != nullptr || follower_.is_out() || agent_.stop_reason();
-  });
+  return changed_.wait_until(lock, deadline, [this] { return is_over_or_newer(); });
 }
 
 bool Membership::is_out() const {

@@ -38,17 +38,24 @@ class Membership {
   // The newest world has this worker in it, and was not entered yet: next() returns at once.
   bool has_next() const;
   // Blocks until there is a world to enter: a newer one; at `again_at` the one entered last, if
-  // there is one, since a world can fail without the loss of a member. A worker that was in no
+  // there is one, since a world can fail without the loss of a member. While hvdrun is gone that
+  // one waits for a successor, and then as long again: its members meet in hvdrun's rendezvous. A
+  // worker that was in no
   // world yet says that it is ready, and waits without end: the driver decides.
   // failed_precondition: the newest world does without this worker. aborted: the job is being
   // stopped. deadline_exceeded.
   Result<Entry> next(TimePoint again_at, TimePoint deadline = kNever);
+  // The members of the last entry know where they all are, and connect without hvdrun. One that
+  // goes before that takes the rendezvous with it, and what this process wrote there: the attempt
+  // ends.
+  void met();
   // The others may have read where this process is, in the round of the last entry: it cannot be
   // used again. A process that fails before that comes back to the round in which they wait for it.
   void announced();
   // While the program is in elastic::run, a process that has not come to a newer world within
   // `limit` of hearing of it ends: nothing else would get its threads out of where they hang, and
-  // the others wait. Zero: never.
+  // the others wait. Zero: never. While hvdrun is gone this time does not run, since nobody could
+  // take its place, and begins again with a successor.
   void end_if_late(std::chrono::milliseconds limit);
   void set_running(bool running);
   // This process leaves although the work is not done: next() returns failed_precondition, and the
@@ -73,6 +80,8 @@ class Membership {
  private:
   explicit Membership(AgentChannel& agent);
   void hear(const worker_link::World& message);
+  void hear_of_driver(bool gone);
+  bool is_over_or_newer() const;
   TimePoint late_at() const;
   std::optional<std::string> late() const;
   void end_current(const WorldDocument& newer, const std::string& how);
@@ -84,6 +93,7 @@ class Membership {
   Entry current_;
   bool ended_by_plan_ = false;
   bool ready_sent_ = false;
+  bool meets_ = false;  // since the last entry, and until met()
   bool announced_ = false;
   bool abandoned_ = false;
   bool running_ = false;

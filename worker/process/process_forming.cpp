@@ -111,11 +111,12 @@ Status check_pmi_for_mpi(const EnvironmentLookup& environment) {
 }  // namespace
 
 void FormedGeneration::begin(std::uint64_t generation,
-                             std::shared_ptr<rendezvous::Client> of_generation) {
+                             std::shared_ptr<rendezvous::Client> of_generation,
+                             MarkKeeper* keeper) {
   number = generation;
   client = std::move(of_generation);
   if (client) {
-    high_water = std::make_shared<RendezvousHighWater>(client);
+    high_water = std::make_shared<RendezvousHighWater>(client, *keeper);
   } else {
     high_water = std::make_shared<OwnHighWater>();
   }
@@ -177,7 +178,7 @@ Status ProcessWorld::init_with_others(LauncherStore& store) {
 
   {
     const std::lock_guard lock(mutex_);
-    generation_.begin(generation_.number + 1, nullptr);
+    generation_.begin(generation_.number + 1);
     current_.set_place({self.rank, store.size(), self.local_rank, self.local_size, self.cross_rank,
                         self.cross_size, is_homogeneous(met->members)});
   }
@@ -202,7 +203,7 @@ Status ProcessWorld::init_alone() {
   {
     const std::lock_guard lock(mutex_);
     current_.set_place({});
-    generation_.begin(generation_.number + 1, nullptr);
+    generation_.begin(generation_.number + 1);
   }
   spec.process_sets = options_.process_sets;
   NoExchange exchange;
@@ -265,7 +266,7 @@ Status ProcessWorld::init_as_worker(const std::string& descriptor) {
   const auto round = rounds_.next(document->generation);
   {
     const std::lock_guard lock(mutex_);
-    generation_.begin(document->generation, client);
+    generation_.begin(document->generation, client, agent_);
   }
   return form(*document, *client, round, nullptr);
 }
@@ -353,7 +354,9 @@ runtime::WorldSpec ProcessWorld::spec_of(const WorldDocument& document, int rank
     spec.on_unreachable = [agent = agent_](const std::string& host) {
       (void)agent->send_unreachable(host);
     };
-    spec.on_own_stall = [worker = welcome.worker](const std::string& why) {
+    spec.on_own_stall = [agent = agent_, worker = welcome.worker](const std::string& why) {
+      // It may be what keeps this rank, and there is nobody who would replace it.
+      if (agent->driver_is_gone()) return;
       AgentChannel::end_process(cat(worker, " ", why, ", and is to be replaced"));
     };
   }
@@ -363,10 +366,11 @@ runtime::WorldSpec ProcessWorld::spec_of(const WorldDocument& document, int rank
 Status ProcessWorld::join_attempt(runtime::WorldSpec spec, Settings settings,
                                   RendezvousExchange& exchange, const std::string& scope) {
   AttemptWatch watch(exchange, agent_->rendezvous_options(), agent_->welcome().credential, scope,
-                     spec.interrupt);
+                     spec.interrupt, [this] { membership_->met(); });
   // An exception would hide that the attempt was announced.
   Status joined = status_of([&] { return join(std::move(spec), std::move(settings), watch); });
   if (exchange.announced()) membership_->announced();
+  if (joined.ok()) membership_->met();  // a world of one exchanges nothing
   return joined;
 }
 

@@ -173,9 +173,10 @@ Status ProcessWorld::enter(TimePoint again_at) {
 
     {
       const std::lock_guard lock(mutex_);
-      generation_.begin(entry->document.generation, entry->client);
+      generation_.begin(entry->document.generation, entry->client, agent_);
     }
 
+    const bool was_gone = agent_->driver_is_gone();
     if (entry->round > 1) {
       tell_of_another_attempt(*entry);
     } else {
@@ -186,7 +187,10 @@ Status ProcessWorld::enter(TimePoint again_at) {
         formed.code() == Code::invalid_argument || formed.code() == Code::permission_denied;
     if (formed.ok() || is_final) return formed;
 
-    if (!is_replaced(*entry)) {
+    if (was_gone || agent_->driver_is_gone()) {
+      HVD_LOG(info, "there is no hvdrun to form generation " << entry->document.generation
+                                                             << " with: " << formed.message());
+    } else if (!is_replaced(*entry)) {
       const bool is_last = failed.count(formed, entry->document.generation);
       HVD_LOG(warning, failed.text()
                            << ": " << formed.message()
@@ -368,8 +372,9 @@ bool ProcessWorld::others_have_finished() {
     end = {generation_.number, 0, finished_runs_ + 1};
   }
   // That of the generation is cancelled with it.
-  RendezvousHighWater high_water(std::make_shared<rendezvous::Client>(
-      agent_->rendezvous_options(), agent_->welcome().credential));
+  RendezvousHighWater high_water(std::make_shared<rendezvous::Client>(agent_->rendezvous_options(),
+                                                                      agent_->welcome().credential),
+                                 *agent_);
   const auto mark = high_water.read();
   return mark.ok() && mark->generation == end.generation && *mark >= end;
 }

@@ -58,7 +58,9 @@ class RoundCounter {
 
 // The generation that this process has formed last, or tries to.
 struct FormedGeneration {
-  void begin(std::uint64_t generation, std::shared_ptr<rendezvous::Client> of_generation);
+  // `keeper`: null without a client.
+  void begin(std::uint64_t generation, std::shared_ptr<rendezvous::Client> of_generation = nullptr,
+             MarkKeeper* keeper = nullptr);
 
   std::uint64_t number = 0;
   std::shared_ptr<rendezvous::Client> client;  // null in a world of one process

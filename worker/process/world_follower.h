@@ -25,6 +25,8 @@ class WorldFollower {
   // All members went over to this world at a commit. After the last one (WorldDocument::last) this
   // worker is out, whatever it hears.
   void committed(WorldDocument document);
+  // The hvdrun that proposed a world is gone: no other would bring its members together.
+  void forget_proposal() { proposed_.reset(); }
   // This worker begins to connect with the members of next().
   void entered(std::uint64_t generation) { entered_ = generation; }
 

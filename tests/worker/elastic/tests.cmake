@@ -15,6 +15,7 @@ hvd_test(hvd_elastic_test
   worker/elastic/partial_transfer_test.cpp
   worker/process/current_world_test.cpp
   worker/process/entry_timer_test.cpp
+  worker/process/high_water_test.cpp
   worker/process/membership_test.cpp
   worker/elastic/progress_test.cpp
   worker/elastic/saved_state_test.cpp

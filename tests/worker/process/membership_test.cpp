@@ -48,9 +48,27 @@ class ElasticMembership : public ::testing::Test {
     const auto frame = worker_link::World{document.generation, true, document.to_json()}.encode();
     EXPECT_TRUE(send_all(agent_, frame, Clock::now() + test::kGenerous).ok());
   }
+  void propose(const WorldDocument& document) const {
+    const auto frame = worker_link::World{document.generation, false, document.to_json()}.encode();
+    EXPECT_TRUE(send_all(agent_, frame, Clock::now() + test::kGenerous).ok());
+  }
+  // Returns when the process has heard it.
+  void say_driver_gone(bool gone) const {
+    const auto frame = worker_link::DriverGone{gone}.encode();
+    EXPECT_TRUE(send_all(agent_, frame, Clock::now() + test::kGenerous).ok());
+    EXPECT_TRUE(test::eventually([&] { return membership_->agent().driver_is_gone() == gone; }));
+  }
+  std::string next_mark() {
+    const auto frame = receive_frame(agent_, decoder_, Clock::now() + test::kGenerous);
+    EXPECT_TRUE(frame.ok()) << frame.status().to_string();
+    if (!frame.ok() || frame->kind != static_cast<std::uint16_t>(worker_link::Kind::mark))
+      return "";
+    return worker_link::Mark::decode(frame->payload)->commit;
+  }
   Result<Membership::Entry> enter() { return membership_->next(Clock::now()); }
 
   int agent_ = -1;
+  FrameDecoder decoder_;
   Membership* membership_ = nullptr;
 };
 
@@ -86,6 +104,87 @@ TEST_F(ElasticMembership, AProcessThatLeavesWaitsForNoWorld) {
   EXPECT_TRUE(entry->interrupt->raised()) << "what is being formed ends";
   membership_->resume();
   EXPECT_TRUE(enter().ok());
+}
+
+TEST_F(ElasticMembership, AWorldThatHasFailedIsFormedAgainOnlyWithADriver) {
+  ASSERT_TRUE(enter().ok());
+  say_driver_gone(true);
+  auto again = std::async(std::launch::async, [this] { return enter(); });
+  EXPECT_EQ(again.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
+  EXPECT_EQ(membership_->next(Clock::now(), Clock::now()).status().code(), Code::deadline_exceeded);
+  say_driver_gone(false);
+  ASSERT_EQ(again.wait_for(test::kGenerous), std::future_status::ready);
+  EXPECT_TRUE(again.get().ok());
+}
+
+TEST_F(ElasticMembership, ANewerWorldNeedsNoWaitForTheDriver) {
+  ASSERT_TRUE(enter().ok());
+  say_driver_gone(true);
+  auto next = std::async(std::launch::async, [this] { return enter(); });
+  publish(world_of_one(2));
+  ASSERT_EQ(next.wait_for(test::kGenerous), std::future_status::ready);
+  EXPECT_EQ(next.get()->document.generation, 2U);
+}
+
+TEST_F(ElasticMembership, AnAttemptWhoseMembersHaveNotMetEndsWithTheDriverAndAWholeWorldDoesNot) {
+  for (const bool has_met : {false, true}) {
+    const auto entry = enter();
+    ASSERT_TRUE(entry.ok());
+    if (has_met) membership_->met();
+    say_driver_gone(true);
+    say_driver_gone(false);
+    // By then the process has acted on both words.
+    ASSERT_TRUE(enter().ok());
+    EXPECT_EQ(entry->interrupt->raised(), !has_met);
+    EXPECT_EQ(entry->client->is_cancelled(), !has_met);
+    if (!has_met) EXPECT_EQ(entry->interrupt->why().status.code(), Code::unavailable);
+    membership_->met();
+  }
+}
+
+TEST_F(ElasticMembership, AProposalEndsWithTheDriverThatMadeIt) {
+  ASSERT_TRUE(enter().ok());
+  membership_->met();
+  auto proposed = world_of_one(2);
+  proposed.members.front().incarnation = 101;
+  propose(proposed);
+  ASSERT_TRUE(test::eventually([this] { return membership_->proposed_generation() == 2; }));
+  say_driver_gone(true);
+  EXPECT_TRUE(test::eventually([this] { return membership_->proposal().empty(); }));
+  propose(proposed);  // of the successor
+  EXPECT_TRUE(test::eventually([this] { return membership_->proposed_generation() == 2; }));
+}
+
+// Late, the process would end, and the test with it.
+TEST_F(ElasticMembership, IsNotLateWhileThereIsNobodyToReplaceIt) {
+  ASSERT_TRUE(enter().ok());
+  membership_->set_running(true);
+  say_driver_gone(true);
+  membership_->end_if_late(std::chrono::milliseconds(1));
+  publish(world_of_one(2));
+  ASSERT_TRUE(membership_->wait_for_newer(Clock::now() + test::kGenerous));
+  EXPECT_FALSE(membership_->agent().wait_for_stop(Clock::now() + std::chrono::milliseconds(300)));
+  membership_->set_running(false);
+}
+
+TEST_F(ElasticMembership, TheAgentHasTheNewestMarkAsSoonAsTheDriverIsGone) {
+  auto& agent = membership_->agent();
+  ASSERT_TRUE(agent.keep_mark({1, 7}).ok());
+  ASSERT_TRUE(agent.keep_mark({1, 8}).ok());
+  say_driver_gone(true);
+  EXPECT_EQ(next_mark(), "1.8");
+  ASSERT_TRUE(agent.keep_mark({1, 9}).ok());
+  EXPECT_EQ(next_mark(), "1.9");
+  EXPECT_FALSE(agent.wait_for_driver(Clock::now()));
+  auto waiting = std::async(std::launch::async, [&agent] {
+    return agent.wait_for_driver(Clock::now() + test::kGenerous);
+  });
+  say_driver_gone(false);
+  EXPECT_TRUE(waiting.get());
+  // Of what is said meanwhile nothing is sent.
+  ASSERT_TRUE(agent.keep_mark({1, 10}).ok());
+  say_driver_gone(true);
+  EXPECT_EQ(next_mark(), "1.10");
 }
 
 }  // namespace
