@@ -118,8 +118,8 @@ static Result<JobKeeping> keep_job(const JobSpec& spec, const StateDirectory* di
     past.open(file);
     auto read = reader.head();
     // A driver that died before its first line was written has done nothing.
-    const bool has_begun = read.status().code() != Code::not_found &&
-                           (!read.ok() || read->job_id == (*left)->id);
+    const bool has_begun =
+        read.status().code() != Code::not_found && (!read.ok() || read->job_id == (*left)->id);
     HVD_RETURN_IF_ERROR(has_begun ? read.status().with_context(file) : Status());
     if (has_begun) head = *std::move(read);
   }

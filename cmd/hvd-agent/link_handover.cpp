@@ -85,8 +85,7 @@ Status HandoverListener::listen(const std::string& name) {
 
 // A later messenger takes the place of one that has not passed all of its link.
 void HandoverListener::on_connection() {
-  UniqueFd connection(
-      ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  UniqueFd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!connection || !is_own_process(connection.get())) return;
   reject();
   auto watch = loop_.watch(connection.get(), EPOLLIN, [this](std::uint32_t) { on_readable(); });

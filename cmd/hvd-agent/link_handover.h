@@ -29,8 +29,9 @@ struct HandedLink {
   UniqueFd in;   // both non-blocking
   UniqueFd out;  // may be the same socket
   UniqueFd log;  // for the agent's standard error
-  std::string received;  // that was read from the link already: whole frames, and a part of the next
-  pid_t parent = 0;      // of the messenger: hvdrun, if that is on this machine
+  std::string
+      received;      // that was read from the link already: whole frames, and a part of the next
+  pid_t parent = 0;  // of the messenger: hvdrun, if that is on this machine
 };
 
 // The end of the agent that holds its workers.

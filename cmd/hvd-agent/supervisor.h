@@ -7,10 +7,11 @@
 //     serving --end of the link(**)--> holding --Hello of a later driver--> serving
 //     each --end of file or invalid data on the link, silence, a newer agent--> lost --> over
 //
-// (**) In a job whose agents hold their workers. In `claiming` an older agent of the job ends its workers on this host; requests wait. In `ending`
-// the link is served until every worker is over and all output was sent; in `lost` there is no
-// driver to serve, so the agent kills its workers and exits. (*) In an elastic job, the
-// second SIGTERM: the first is reported to the driver, and the agent serves on until Shutdown.
+// (**) In a job whose agents hold their workers. In `claiming` an older agent of the job ends its
+// workers on this host; requests wait. In `ending` the link is served until every worker is over
+// and all output was sent; in `lost` there is no driver to serve, so the agent kills its workers
+// and exits. (*) In an elastic job, the second SIGTERM: the first is reported to the driver, and
+// the agent serves on until Shutdown.
 #pragma once
 
 #include <cstdint>
@@ -162,12 +163,12 @@ class Supervisor {
   TimePoint give_up_at_ = kNever;
   TimePoint look_for_strays_at_ = kNever;
   bool sent_bye_ = false;
-  agent_link::Ready ready_;  // as it was said first
-  std::uint64_t epoch_ = 0;  // of the driver that is obeyed
-  milliseconds hold_{};      // zero: the workers end with the link
-  pid_t next_driver_ = 0;    // the process that has sent the link's messenger
+  agent_link::Ready ready_;                     // as it was said first
+  std::uint64_t epoch_ = 0;                     // of the driver that is obeyed
+  milliseconds hold_{};                         // zero: the workers end with the link
+  pid_t next_driver_ = 0;                       // the process that has sent the link's messenger
   std::set<agent_link::Incarnation> launched_;  // ever, if workers are held
-  std::string commit_mark_;  // while there is no driver; empty: none was made
+  std::string commit_mark_;                     // while there is no driver; empty: none was made
   bool link_reader_gone_ = false;
   TimePoint last_turn_;
   bool saw_lease_end_ = false;

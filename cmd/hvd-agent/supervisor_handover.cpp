@@ -26,8 +26,7 @@ constexpr std::chrono::seconds kPassTimeout{5};
 // one.
 bool Supervisor::may_hold(const Status& why) const {
   const bool has_ended = why.code() != Code::data_loss && why.code() != Code::resource_exhausted;
-  return hold_.count() > 0 && has_ended &&
-         (phase_ == Phase::serving || phase_ == Phase::holding);
+  return hold_.count() > 0 && has_ended && (phase_ == Phase::serving || phase_ == Phase::holding);
 }
 
 void Supervisor::hold(const Status& why) {

@@ -130,15 +130,14 @@ void Supervisor::greet(const agent_link::Hello& hello) {
   hold_ = milliseconds(hello.hold_ms);
   begin_lease(hello, hello.local ? ::getppid() : 0);
   if (hold_.count() > 0) {
-    const Status listening =
-        handover_.listen(handover_name(claim_name(hello.job_id, hello.host)));
+    const Status listening = handover_.listen(handover_name(claim_name(hello.job_id, hello.host)));
     if (listening.ok()) {
       link_.keep_reports();
       context_.outlives_driver = true;
     } else {
       hold_ = {};
-      problem(cat("the workers on ", host_name(), " will end with hvdrun (--hold): ",
-                  listening.message()));
+      problem(cat("the workers on ", host_name(),
+                  " will end with hvdrun (--hold): ", listening.message()));
     }
   }
   link_.send_first(ready.encode());

@@ -310,8 +310,8 @@ Status take_state(const SettingsReader& settings, JobSetup& setup) {
   }
   const auto directory =
       std::filesystem::absolute(with_home(settings.text("state"))).lexically_normal();
-  spec.state = driver::StateSpec{directory.string(), settings.seconds("hold"),
-                                 settings.boolean("standby")};
+  spec.state =
+      driver::StateSpec{directory.string(), settings.seconds("hold"), settings.boolean("standby")};
   return {};
 }
 

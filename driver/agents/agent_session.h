@@ -38,8 +38,8 @@ struct AgentSessionOptions {
 
 struct AgentSessionCallbacks {
   // The first event is AgentReady; ready().was_held tells whether the agent has served an earlier
-  // driver, and what it has reported to that one comes again. The last one is HostFailed if the agent never was ready, and
-  // AgentGone if it was, or if it was dropped.
+  // driver, and what it has reported to that one comes again. The last one is HostFailed if the
+  // agent never was ready, and AgentGone if it was, or if it was dropped.
   std::function<void(const Event& event)> on_event;
   // An error means that the agent was not allowed to send the message.
   std::function<Status(agent_link::Output output)> on_output;

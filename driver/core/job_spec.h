@@ -55,7 +55,7 @@ struct JournalSpec {
 
 // Another hvdrun may go on with the job if this one dies.
 struct StateSpec {
-  std::string directory;                 // driver/journal/state_directory.h
+  std::string directory;                   // driver/journal/state_directory.h
   std::chrono::milliseconds hold{60'000};  // for so long the agents wait for it
   bool stands_by = false;  // begins only when the hvdrun that has the directory has ended
 };

@@ -72,7 +72,7 @@ std::vector<Action> Job::step(const Event& event, TimePoint now) {
 TimePoint Job::next_deadline() const {
   if (state_ == JobState::finished) return kNever;
   const TimePoint next =
-      std::min({deadlines_.state, deadlines_.decision, suspension_.deadline(),
+      std::min({deadlines_.state, deadlines_.decision, deadlines_.entry, suspension_.deadline(),
                 init_watch_.next_look(), hosts_.next_deadline(), workers_.next_deadline()});
   const TimePoint own = stop_has_begun() ? next : std::min(next, deadlines_.rest);
   return std::min(time_.on_clock(own), time_.next_look());

@@ -349,6 +349,7 @@ class Job {
   void on(const event::StopRequested& event);
   void on(const event::Resumed& event);
   void on(const event::TakenOver& event);
+  void form_once_more();
   void on(const event::Tick&);
   void on_hold_up(Duration time);
   void on_state_deadline();
@@ -414,6 +415,7 @@ class Job {
     TimePoint decision = kNever;
     TimePoint rest = kNever;     // the end of the next rest of a host
     TimePoint joiners = kNever;  // when those on standby wait no longer for others that come
+    TimePoint entry = kNever;    // when a world counts as one that does not form
   } deadlines_;
 
   HostRoster roster_;

@@ -201,6 +201,7 @@ void Job::on(const event::Tick& /*event*/) {
   on_init_watch();
   on_state_deadline();
   on_suspension_deadline();
+  form_once_more();
 }
 
 void Job::on_state_deadline() {

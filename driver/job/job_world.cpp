@@ -366,6 +366,7 @@ void Job::take_into_force(WorldDocument world) {
   const WorldDocument before = worlds_.take_into_force(std::move(world));
   took_force_ = now_;
   is_entered_ = false;
+  deadlines_.entry = kNever;
 
   // Another commit may have followed, to a world that is proposed still.
   std::vector<std::vector<Incarnation>> later;
@@ -421,17 +422,25 @@ void Job::on(const event::WorldEntered& event) {
 }
 
 // What members of a world write for each other, while it forms, died with the driver that kept it:
-// one that had read its part would wait in vain for others that had not. So a world that may have
-// been forming is formed once more.
+// one that had read its part waits in vain for others that had not. So a world that may have been
+// forming is formed once more, unless its workers report that they work in it.
 void Job::on(const event::TakenOver& event) {
   constexpr std::chrono::seconds kMayBeForming{30};
+  constexpr std::chrono::seconds kForReports{3};
   hosts_.heartbeats().held_up(event.without_driver, now_);
   say(cat("driver ", event.epoch, " of the job goes on, ", seconds_text(event.without_driver),
           " after the one before had done its last step"));
-  const bool forms =
+  const bool may_form =
       state_ == JobState::running && !is_entered_ && now_ - took_force_ < kMayBeForming;
-  if (forms && !is_plain_group() && worlds_.in_force().members.size() > 1 &&
-      count_members().lost.empty()) {
+  if (may_form && !is_plain_group()) deadlines_.entry = now_ + kForReports;
+}
+
+void Job::form_once_more() {
+  if (deadlines_.entry > now_) return;
+  deadlines_.entry = kNever;
+  const bool is_complete = count_members().lost.empty();
+  if (state_ == JobState::running && !is_entered_ && is_complete &&
+      worlds_.in_force().members.size() > 1) {
     publish(WorldState::effective, {}, {});
   }
 }

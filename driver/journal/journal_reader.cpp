@@ -82,9 +82,9 @@ Result<JournalHead> JournalReader::head() {
     return with_line({Code::data_loss, "it is not the journal of a job"});
   }
   if (*schema != kJournalSchema) {
-    return with_line({Code::failed_precondition, cat("it is of schema ", schema->dump(),
-                                                     "; this hvdrun reads schema ",
-                                                     kJournalSchema)});
+    return with_line(
+        {Code::failed_precondition,
+         cat("it is of schema ", schema->dump(), "; this hvdrun reads schema ", kJournalSchema)});
   }
   JournalHead head;
   head.job_id = text_at(**line, "job");

@@ -34,9 +34,8 @@ Result<KeptJob> job_from(const std::string& text) {
     return Status(Code::data_loss, "it is not the file of a job that was left");
   }
   if (json["schema"] != kSchema) {
-    return Status(Code::failed_precondition,
-                  cat("it is of schema ", json["schema"].dump(), "; this hvdrun reads schema ",
-                      kSchema));
+    return Status(Code::failed_precondition, cat("it is of schema ", json["schema"].dump(),
+                                                 "; this hvdrun reads schema ", kSchema));
   }
   if (const auto build = json["build"].get<std::string>(); build != build_id()) {
     return Status(Code::failed_precondition,
@@ -46,8 +45,7 @@ Result<KeptJob> job_from(const std::string& text) {
   auto key = Token::from_hex(json["key"].get<std::string>());
   if (!key.ok()) return key.status();
   std::string id = json["job"].get<std::string>();
-  if (id.size() != kJobIdDigits ||
-      id.find_first_not_of("0123456789abcdef") != std::string::npos) {
+  if (id.size() != kJobIdDigits || id.find_first_not_of("0123456789abcdef") != std::string::npos) {
     return Status(Code::data_loss, cat(quoted(id), " is no number of a job"));
   }
   return KeptJob{std::move(id), std::move(*key), json["epoch"].get<std::uint64_t>()};
@@ -63,8 +61,9 @@ Result<StateDirectory> StateDirectory::open(const std::string& path, bool waits)
   if (::flock(lock->get(), LOCK_EX | (waits ? 0 : LOCK_NB)) != 0) {
     if (errno == EWOULDBLOCK) {
       return Status(Code::unavailable,
-                    cat(path, " is in use: another hvdrun drives the job that is kept there "
-                              "(--standby waits until that one has ended)"));
+                    cat(path,
+                        " is in use: another hvdrun drives the job that is kept there "
+                        "(--standby waits until that one has ended)"));
     }
     return Status::from_errno(cat("lock ", file), errno);
   }
@@ -82,8 +81,7 @@ Result<std::optional<KeptJob>> StateDirectory::left() const {
   auto job = job_from(text);
   wipe(text.data(), text.size());
   if (!job.ok()) {
-    return job.status().with_context(
-        cat(job_file(), " (without that file a new job begins)"));
+    return job.status().with_context(cat(job_file(), " (without that file a new job begins)"));
   }
   ++job->epoch;
   return std::optional(std::move(*job));

@@ -58,7 +58,7 @@ class JobLoop {
   boost::asio::steady_timer timer_;
   TimePoint wake_at_ = kNever;
   bool arming_ = false;
-  TimePoint past_{};   // the last step of an earlier driver
+  TimePoint past_{};  // the last step of an earlier driver
   Duration ahead_{};  // of the clock
 };
 

@@ -42,8 +42,7 @@ bool has_effect(const std::vector<Action>& actions) {
 }  // namespace
 
 JobRunner::JobRunner(asio::io_context& io, const JobSpec& spec, Observer& observer,
-                     const RaisedFileLimit& open_files, Preparation preparation,
-                     JobKeeping keeping)
+                     const RaisedFileLimit& open_files, Preparation preparation, JobKeeping keeping)
     : context_{io,
                spec,
                observer,

@@ -40,9 +40,9 @@ namespace hvd::driver {
 // By what a job is known, and where it is written down.
 struct JobKeeping {
   KeptJob job;
-  std::optional<JobStart> start = {};     // of a job that is gone on with
-  std::optional<Journal> events = {};     // for people
-  std::optional<Journal> state = {};      // for the next driver
+  std::optional<JobStart> start = {};         // of a job that is gone on with
+  std::optional<Journal> events = {};         // for people
+  std::optional<Journal> state = {};          // for the next driver
   const StateDirectory* directory = nullptr;  // of `state`; outlives the job
 };
 
@@ -139,6 +139,7 @@ class JobRunner {
   boost::asio::steady_timer heartbeat_timer_;
   std::optional<Takeover> takeover_;  // of a job that is gone on with
   std::map<HostIndex, std::unique_ptr<OwnTimer>> find_limits_;
+  std::set<HostIndex> ended_meanwhile_;  // their agents are dropped
   Outcome outcome_;
 };
 

@@ -44,8 +44,8 @@ Status JobRunner::take_over() {
   for (const auto& text : takeover_->rendezvous_addresses()) {
     const auto where = rendezvous::parse_bind_address(text);
     HVD_RETURN_IF_ERROR(where.status());
-    HVD_RETURN_IF_ERROR(addresses_.listen_again(*where).with_context(
-        "take the place of the hvdrun that has died"));
+    HVD_RETURN_IF_ERROR(
+        addresses_.listen_again(*where).with_context("take the place of the hvdrun that has died"));
   }
   const Duration without_driver = std::max(loop_.since_past(), Duration::zero());
   context_.observer.on_notice(cat("goes on with job ", context_.job_id(), ", whose hvdrun died ",
@@ -80,11 +80,13 @@ std::optional<Event> JobRunner::after_takeover(const Event& event) {
   }
   if (const auto* const gone = std::get_if<event::AgentGone>(&event)) {
     takeover_->ends_looking_for(gone->host);
-    return event;
+    if (ended_meanwhile_.erase(gone->host) == 0) return event;
+    return event::AgentGone{gone->host,
+                            "had ended, with its workers, before this hvdrun came (--hold)"};
   }
   if (const auto* const progress = std::get_if<event::HostProgress>(&event)) {
-    const bool is_news = !takeover_->looks_for(progress->host) ||
-                         !takeover_->was_ready(progress->host);
+    const bool is_news =
+        !takeover_->looks_for(progress->host) || !takeover_->was_ready(progress->host);
     return is_news ? std::optional(event) : std::nullopt;
   }
   if (takeover_->is_known(event)) return std::nullopt;
@@ -97,7 +99,10 @@ void JobRunner::on_agent_found(HostIndex host, const event::AgentReady& event) {
   AgentSession& session = *hosts_.at(host).session;
   if (!takeover_->was_ready(host)) return handle(event);
   // The agent that the job knows has ended meanwhile, and all that it had started.
-  if (!session.ready().was_held) return session.drop();
+  if (!session.ready().was_held) {
+    ended_meanwhile_.insert(host);
+    return session.drop();
+  }
 
   handle(event::Heard{host});
   if (const auto known = takeover_->address(host)) {

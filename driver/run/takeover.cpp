@@ -12,7 +12,9 @@ namespace hvd::driver {
 namespace {
 
 template <typename Value>
-constexpr bool kNamesHost = requires(const Value& value) { value.host == HostIndex{}; };
+constexpr bool kNamesHost = requires(const Value& value) {
+  value.host == HostIndex{};
+};
 
 template <typename Variant>
 std::optional<HostIndex> host_of(const Variant& variant) {
@@ -35,8 +37,7 @@ bool is_report(const Event& event) {
                std::is_same_v<Value, event::Exited> || std::is_same_v<Value, event::HostLeaves> ||
                std::is_same_v<Value, event::WorkerReady> ||
                std::is_same_v<Value, event::LeaveRequested> ||
-               std::is_same_v<Value, event::WorkerLeft> ||
-               std::is_same_v<Value, event::Committed>;
+               std::is_same_v<Value, event::WorkerLeft> || std::is_same_v<Value, event::Committed>;
       },
       event);
 }
@@ -110,9 +111,7 @@ void Takeover::ask(const Action& action) {
   }
 }
 
-std::vector<HostIndex> Takeover::hosts() const {
-  return {looked_for_.begin(), looked_for_.end()};
-}
+std::vector<HostIndex> Takeover::hosts() const { return {looked_for_.begin(), looked_for_.end()}; }
 
 std::set<std::string> Takeover::rendezvous_addresses() const {
   std::set<std::string> addresses;

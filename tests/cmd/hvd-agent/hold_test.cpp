@@ -213,7 +213,8 @@ TEST(AgentHolds, AnAgentThatFindsNoOlderOneServesItsLinkItself) {
 TEST(AgentHolds, OutputThatNobodyTookIsCountedAndDoesNotHoldTheWorkerUp) {
   AgentUnderTest older(of_driver(1, "output"));
   const std::string done = older.directory().path() / "done";
-  older.launch(1, {"/bin/sh", "-c", "head -c 5000000 /dev/zero; touch \"$0\"; exec sleep 1000", done});
+  older.launch(1,
+               {"/bin/sh", "-c", "head -c 5000000 /dev/zero; touch \"$0\"; exec sleep 1000", done});
   older.gives_credit = false;
   ASSERT_TRUE(older.until_beating([&] { return older.of(1).pid > 0; }));
   older.close_link();

@@ -148,8 +148,8 @@ TEST(DriverLink, AnswersToHeartbeatsOvertakeAllThatWaits) {
   const int test = sockets->second.get();
   agent::DriverLink link(UniqueFd(), std::move(sockets->first));
   for (int i = 0; i < 100; ++i) {
-    link.send_output({1, agent_link::Stream::standard_output,
-                      std::string(agent_link::kMaxOutputChunk, 'x')});
+    link.send_output(
+        {1, agent_link::Stream::standard_output, std::string(agent_link::kMaxOutputChunk, 'x')});
   }
   ASSERT_TRUE(link.flush().ok());  // as much as the other side takes without reading
   ASSERT_FALSE(link.all_sent());
