@@ -138,9 +138,11 @@ struct Hello {
   std::uint32_t hold_ms = 0;
   // An agent that holds workers of an earlier driver is to serve this link.
   bool takes_over = false;
+  // The agent is a child of `hvdrun agent`, and ends with it also while it holds workers.
+  bool joined = false;
   HVD_MESSAGE_FIELDS(Hello, protocol, build_id, job_id, lease_ms, orphan_timeout_ms, open_files,
                      elastic, worker_silence_ms, local, first_port, last_port, listen_on, host,
-                     grace_ms, epoch, hold_ms, takes_over)
+                     grace_ms, epoch, hold_ms, takes_over, joined)
 };
 
 // The settings that all workers of a job have in common. Sent once, before the first Launch; it

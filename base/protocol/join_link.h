@@ -44,7 +44,9 @@ struct Join {
 struct Accepted {
   static constexpr Kind kKind = Kind::accepted;
   std::uint64_t silence_ms = 0;
-  HVD_MESSAGE_FIELDS(Accepted, silence_ms)
+  // When the connection is lost the agent keeps its workers for so long, and joins again.
+  std::uint64_t hold_ms = 0;
+  HVD_MESSAGE_FIELDS(Accepted, silence_ms, hold_ms)
 };
 
 struct Refused {

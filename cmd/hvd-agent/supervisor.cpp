@@ -148,6 +148,10 @@ void Supervisor::obey_lease() {
   if (const TimePoint now = Clock::now(); now >= orphan_timer_.next_look()) {
     // The reapers do not count the time in which nobody is there to be heard.
     if (phase_ == Phase::holding) shared_lease_.note_heard();
+    if (phase_ == Phase::holding && is_abandoned()) {
+      HVD_LOG(info, "what had joined the job with this agent has ended");
+      return lose_link();
+    }
     const bool driver_is_stopped = is_stopped(shared_lease_.local_driver());
     driver_was_stopped_ = driver_was_stopped_ || driver_is_stopped;
     if (orphan_timer_.look(now, driver_is_stopped)) {

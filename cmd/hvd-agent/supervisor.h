@@ -116,6 +116,8 @@ class Supervisor {
   // Whether this link has ended so that a later driver may come.
   bool may_hold(const Status& why) const;
   void hold(const Status& why);
+  // `hvdrun agent`, which would join again, has ended.
+  bool is_abandoned() const;
   void drop_link();
   // A messenger has passed the link of a later driver on; its Hello is the first that is read.
   void take_link(HandedLink link);
@@ -163,10 +165,11 @@ class Supervisor {
   TimePoint give_up_at_ = kNever;
   TimePoint look_for_strays_at_ = kNever;
   bool sent_bye_ = false;
-  agent_link::Ready ready_;                     // as it was said first
-  std::uint64_t epoch_ = 0;                     // of the driver that is obeyed
-  milliseconds hold_{};                         // zero: the workers end with the link
-  pid_t next_driver_ = 0;                       // the process that has sent the link's messenger
+  agent_link::Ready ready_;  // as it was said first
+  std::uint64_t epoch_ = 0;  // of the driver that is obeyed
+  milliseconds hold_{};      // zero: the workers end with the link
+  pid_t joiner_ = 0;         // the `hvdrun agent` that has started this process; 0: none has
+  pid_t next_driver_ = 0;    // the process that has sent the link's messenger
   std::set<agent_link::Incarnation> launched_;  // ever, if workers are held
   std::string commit_mark_;                     // while there is no driver; empty: none was made
   bool link_reader_gone_ = false;

@@ -91,6 +91,8 @@ Status Supervisor::resume(const agent_link::Hello& hello) {
   return {};
 }
 
+bool Supervisor::is_abandoned() const { return joiner_ != 0 && ::getppid() != joiner_; }
+
 void Supervisor::on_messenger_gone() {
   if (phase_ == Phase::serving || phase_ == Phase::holding) lose_link();
 }

@@ -128,6 +128,7 @@ void Supervisor::greet(const agent_link::Hello& hello) {
 
   epoch_ = hello.epoch;
   hold_ = milliseconds(hello.hold_ms);
+  if (hello.joined) joiner_ = ::getppid();
   begin_lease(hello, hello.local ? ::getppid() : 0);
   if (hold_.count() > 0) {
     const Status listening = handover_.listen(handover_name(claim_name(hello.job_id, hello.host)));

@@ -1,15 +1,19 @@
 #include "cmd/hvdrun/agent_relay.h"
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <optional>
 #include <poll.h>
 #include <string>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/socket.h"
@@ -59,14 +63,16 @@ class Relay {
         agent_(agent),
         signals_(signals) {}
 
-  // Returns when the agent has ended and its messages were sent.
-  void run() {
-    while (!is_over()) {
+  // Returns when the agent has ended and its messages were sent; of an agent that holds its workers
+  // also when the connection is lost, and the agent has all that has come there.
+  void run(bool holds) {
+    while (!is_over() && !(holds && link_shut_)) {
       if (wait()) turn();
     }
     close_tls();
   }
 
+  bool has_ended() const { return agent_ended_; }
   // Why the connection was lost before the agent had ended; empty if it was not lost.
   const std::string& lost() const { return lost_; }
 
@@ -230,25 +236,69 @@ class BlockedSignals {
   Status status_;
 };
 
-// Runs the agent of a job that has begun with it; returns the exit code.
-int run_relay(const std::string& agent_path, Joined joined, int signals, const std::string& who) {
-  const driver::Subreaper subreaper;  // adopts the processes of an agent that is killed
-  auto agent = driver::AgentProcess::start(agent_path);
-  if (!agent.ok()) return fail_join(agent.status());
-  Relay relay(std::move(joined), *agent, signals);
-  relay.run();
+// A process that is told to end while it joins again tells the agent that holds workers to end, and
+// that one stops them.
+std::atomic<pid_t> agent_that_holds{0};
 
-  const int code = exit_code_of(agent->handle->pid());
-  const std::string how = agent->handle->reap();
-  if (driver::Subreaper::any_child()) subreaper.kill_orphans(kOrphanLimit);
-  if (code == 0) return 0;
-  if (!relay.lost().empty()) {
-    say(cat("the job at ", who, " was lost: ", relay.lost(), "; its workers here were ended"));
-  } else {
-    say(cat("the agent ", how));
-  }
-  return code;
+extern "C" void end_agent_that_holds(int signal_number) {
+  if (const pid_t agent = agent_that_holds; agent > 0) ::kill(agent, SIGTERM);
+  ::_exit(128 + signal_number);
 }
+
+// The agents of this machine for one job: the one that serves it, and those that it started before
+// hvdrun died. The first of them holds the workers, and serves the link of each later one
+// (cmd/hvd-agent/link_handover.h).
+class ServingAgents {
+ public:
+  explicit ServingAgents(std::string path) : path_(std::move(path)) {}
+
+  // Serves the job that has begun; the result is the exit code, or nothing if the connection was
+  // lost and the agent holds its workers.
+  std::optional<int> serve(Joined joined, int signals, const std::string& who) {
+    hold_ = joined.hold;
+    auto agent = driver::AgentProcess::start(path_);
+    if (!agent.ok()) return end(fail_join(agent.status()));
+    agents_.push_back(std::move(*agent));
+    driver::AgentConnection& newest = agents_.back();
+    Relay relay(std::move(joined), newest, signals);
+    relay.run(hold_.count() > 0);
+    if (!relay.has_ended()) {
+      say(cat("the job at ", who, " was lost: ", relay.lost(), "; its workers here run on for ",
+              seconds_text(hold_), " (--hold)"));
+      newest.link.reset();
+      agent_that_holds = agents_.front().handle->pid();
+      for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+        if (!driver::is_ignored(number)) std::signal(number, end_agent_that_holds);
+      }
+      return std::nullopt;
+    }
+
+    const int code = exit_code_of(newest.handle->pid());
+    const std::string how = newest.handle->reap();
+    if (code != 0 && !relay.lost().empty()) {
+      say(cat("the job at ", who, " was lost: ", relay.lost(), "; its workers here were ended"));
+    } else if (code != 0) {
+      say(cat("the agent ", how));
+    }
+    return end(code);
+  }
+
+  bool hold() const { return !agents_.empty(); }
+  std::chrono::milliseconds time_to_hold() const { return hold_; }
+  // Ends them, and all that they have started. Returns the code.
+  int end(int code) {
+    agent_that_holds = 0;
+    agents_.clear();
+    if (driver::Subreaper::any_child()) subreaper_.kill_orphans(kOrphanLimit);
+    return code;
+  }
+
+ private:
+  const std::string path_;
+  const driver::Subreaper subreaper_;  // adopts the processes of an agent that is killed
+  std::vector<driver::AgentConnection> agents_;
+  std::chrono::milliseconds hold_{0};
+};
 
 }  // namespace
 
@@ -257,27 +307,29 @@ int run_agent(const AgentArguments& arguments) {
   if (!path.ok()) return fail_join(path.status());
   const std::string who = SocketAddress{arguments.join.host, arguments.join.port}.to_string();
   JoinClient client(arguments, say);
+  ServingAgents agents(*path);
   for (;;) {
-    auto joined = client.join();
-    if (!joined.ok()) return fail_join(joined.status());
+    auto joined = agents.hold() ? client.join_again(agents.time_to_hold()) : client.join();
+    if (!joined.ok()) return agents.end(fail_join(joined.status()));
     say(cat("joined the job at ", who));
 
     const BlockedSignals signals;
-    if (!signals.status().ok()) return fail_join(signals.status());
+    if (!signals.status().ok()) return agents.end(fail_join(signals.status()));
     const Turn turn = wait_for_turn(*joined, signals.fd());
     switch (turn.how) {
       case Turn::How::begun:
-        return run_relay(*path, std::move(*joined), signals.fd(), who);
+        if (const auto code = agents.serve(std::move(*joined), signals.fd(), who)) return *code;
+        break;
       case Turn::How::dismissed:
         say(cat("the job at ", who, " ended before this machine had its turn"));
-        return kExitFailure;
+        return agents.end(kExitFailure);
       case Turn::How::signalled:
-        return 128 + turn.signal;
+        return agents.end(128 + turn.signal);
       case Turn::How::lost:
         say(cat("the job at ", who, " was lost before this machine had its turn: ", turn.why,
                 "; trying again"));
-        signals.release();
     }
+    signals.release();
   }
 }
 

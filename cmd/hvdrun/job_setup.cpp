@@ -437,11 +437,13 @@ Status complete(JobSetup& setup, const std::vector<std::string>& environment) {
   if (setup.join) {
     const auto token = rendezvous::load_or_create_token(setup.join->token_file);
     if (!token.ok()) return token.status();
-    setup.spec.join = driver::JoinSpec{.bind = setup.join->bind,
-                                       .token = *token,
-                                       .ports = {setup.spec.ports},
-                                       .required_labels = setup.join->required_labels,
-                                       .silence = setup.spec.heartbeat_timeout};
+    setup.spec.join = driver::JoinSpec{
+        .bind = setup.join->bind,
+        .token = *token,
+        .ports = {setup.spec.ports},
+        .required_labels = setup.join->required_labels,
+        .silence = setup.spec.heartbeat_timeout,
+        .hold = setup.spec.state ? setup.spec.state->hold : std::chrono::milliseconds(0)};
   }
   if (setup.slurm) {
     auto slurm = slurm_spec(*setup.slurm, setup.spec, setup.token_file, environment);

@@ -34,7 +34,6 @@ namespace hvd::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kFirstPause{100};
-constexpr std::chrono::milliseconds kLongestPause{5'000};
 // The last attempt begins so long before the deadline.
 constexpr std::chrono::milliseconds kLastAttempt{200};
 constexpr std::chrono::seconds kSilentLookup{2};
@@ -222,7 +221,8 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const PskKey& token,
   const auto accepted = join_link::Accepted::decode(answer->payload);
   if (!accepted.ok()) return join_failure(accepted.status());
   return Joined{std::move(connection.fd), std::move(connection.tls), decoder.take_rest(),
-                std::chrono::milliseconds(accepted->silence_ms)};
+                std::chrono::milliseconds(accepted->silence_ms),
+                std::chrono::milliseconds(accepted->hold_ms)};
 }
 
 // The token of the job, or a join token. The token that srun hands an agent on its standard input
@@ -258,7 +258,7 @@ Result<std::string> own_name() {
 
 }  // namespace
 
-Result<Joined> JoinClient::join() {
+Result<Joined> JoinClient::join_within(std::chrono::milliseconds limit, Duration longest_pause) {
   std::string host = arguments_.host;
   if (host.empty()) {
     auto name = own_name();
@@ -266,7 +266,7 @@ Result<Joined> JoinClient::join() {
     host = std::move(*name);
   }
 
-  const TimePoint deadline = Clock::now() + arguments_.join_timeout;
+  const TimePoint deadline = Clock::now() + limit;
   // Many machines may be waiting for one hvdrun: they do not all come at the same moments.
   std::mt19937 random(std::random_device{}());
   std::uniform_real_distribution<double> share(0.5, 1.0);
@@ -278,7 +278,7 @@ Result<Joined> JoinClient::join() {
   if (std::exchange(was_called_, true)) std::this_thread::sleep_for(part_of(kFirstPause));
 
   std::string said;
-  for (auto pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
+  for (Duration pause = kFirstPause;; pause = std::min(pause * 2, longest_pause)) {
     // The file may be replaced meanwhile; a pipe cannot be read twice.
     if (!token_ || !rendezvous::is_inherited(arguments_.token_file)) {
       token_ = join_token(arguments_.token_file);

@@ -23,6 +23,7 @@ struct Joined {
   TlsSession tls;
   std::string received;                       // bytes that came with the answer
   std::chrono::milliseconds silence{30'000};  // of hvdrun, after which it is lost
+  std::chrono::milliseconds hold{0};          // for which the workers outlive the connection
 };
 
 class JoinClient {
@@ -33,9 +34,17 @@ class JoinClient {
 
   // Retries with pauses until join_timeout, which begins now, is over or the job answers that
   // another attempt would not help. May be called again when the job was lost.
-  Result<Joined> join();
+  Result<Joined> join() { return join_within(arguments_.join_timeout, kLongestPause); }
+  // The same for an agent that holds workers of the job.
+  Result<Joined> join_again(std::chrono::milliseconds hold) {
+    return join_within(hold, kLongestPauseWithWorkers);
+  }
 
  private:
+  static constexpr std::chrono::milliseconds kLongestPause{5'000};
+  static constexpr std::chrono::milliseconds kLongestPauseWithWorkers{300};
+  Result<Joined> join_within(std::chrono::milliseconds limit, Duration longest_pause);
+
   const AgentArguments& arguments_;
   const std::function<void(std::string_view)> say_;
   std::optional<Result<PskKey>> token_;

@@ -45,6 +45,12 @@ class HostSource::Impl {
   bool joins(const std::string& host) const {
     return joining_ && joining_->joins(host) && !is_named(host);
   }
+  void expect(const std::string& host, int slots) {
+    if (joining_) joining_->expect(host, slots);
+  }
+  bool is_expected(const std::string& host) const {
+    return joining_ && joining_->is_expected(host);
+  }
   std::optional<AgentConnection> take_agent(const std::string& host) {
     return joining_->take(host);
   }
@@ -83,6 +89,7 @@ class HostSource::Impl {
     JoiningHosts::Callbacks on;
     on.is_taken = [this](const std::string& host) { return is_named(host); };
     on.on_change = [this] { tell(); };
+    on.on_returned = [this](const std::string& host) { callbacks_.on_returned(host); };
     on.on_notice = [this](std::string_view text) { callbacks_.on_notice(text); };
     on.on_warning = [this](std::string_view text) { callbacks_.on_warning(text); };
     joining_ = std::make_unique<JoiningHosts>(io, spec, tokens, std::move(on));
@@ -144,6 +151,8 @@ HostSource::HostSource(boost::asio::io_context& io, const JobSpec& spec, join::J
     : impl_(std::make_unique<Impl>(io, spec, tokens, std::move(hosts), std::move(callbacks))) {}
 HostSource::~HostSource() = default;
 bool HostSource::joins(const std::string& host) const { return impl_->joins(host); }
+void HostSource::expect(const std::string& host, int slots) { impl_->expect(host, slots); }
+bool HostSource::is_expected(const std::string& host) const { return impl_->is_expected(host); }
 std::optional<AgentConnection> HostSource::take_agent(const std::string& host) {
   return impl_->take_agent(host);
 }

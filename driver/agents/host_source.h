@@ -31,6 +31,8 @@ class HostSource {
     std::function<void(std::vector<event::FoundHost> hosts)> on_found;  // each new answer
     std::function<void(std::string_view)> on_warning;                   // one line
     std::function<void(std::string_view)> on_notice;                    // one line
+    // The agent of a host that was expected is here: take_agent() gives it.
+    std::function<void(const std::string& host)> on_returned;
     // There will be no answer; the last callback.
     std::function<void(std::string message)> on_failed;
   };
@@ -46,6 +48,10 @@ class HostSource {
 
   // The agent of this host joins by itself; the job cannot start it.
   bool joins(const std::string& host) const;
+  // The agent of this host had joined an earlier driver of the job. To be called at once.
+  void expect(const std::string& host, int slots);
+  // It has not come yet.
+  bool is_expected(const std::string& host) const;
   // The agent of a host that has joined. Nothing if it has ended meanwhile.
   std::optional<AgentConnection> take_agent(const std::string& host);
   // The session with this host's agent is over: another one may join in its place.

@@ -32,6 +32,7 @@ JoiningHosts::JoiningHosts(boost::asio::io_context& io, const JoinSpec& spec,
   on.on_refused = [this](std::string_view text) { callbacks_.on_warning(text); };
   join::Limits limits;
   limits.silence = spec.silence;
+  limits.hold = spec.hold;
   server_ = std::make_unique<join::JoinServer>(io, spec.token, spec.bind, std::move(on), limits,
                                                spec.ports, &tokens);
 }
@@ -51,6 +52,18 @@ std::vector<HostSlots> JoiningHosts::hosts() const {
   return hosts;
 }
 
+void JoiningHosts::expect(const std::string& host, int slots) {
+  JoinedHost& one = hosts_[host];
+  if (one.times++ == 0) one.place = hosts_.size();
+  one.state = State::expected;
+  one.slots = slots;
+}
+
+bool JoiningHosts::is_expected(const std::string& host) const {
+  const auto found = hosts_.find(host);
+  return found != hosts_.end() && found->second.state == State::expected;
+}
+
 std::optional<AgentConnection> JoiningHosts::take(const std::string& host) {
   const auto found = hosts_.find(host);
   if (found == hosts_.end() || found->second.state != State::waiting) return std::nullopt;
@@ -61,7 +74,10 @@ std::optional<AgentConnection> JoiningHosts::take(const std::string& host) {
 
 void JoiningHosts::ended(const std::string& host) {
   const auto found = hosts_.find(host);
-  if (found == hosts_.end() || found->second.state != State::taken) return;
+  if (found == hosts_.end() ||
+      (found->second.state != State::taken && found->second.state != State::expected)) {
+    return;
+  }
   found->second.state = State::absent;
   callbacks_.on_change();
 }
@@ -96,7 +112,10 @@ Status JoiningHosts::admit(const std::string& host, const std::vector<std::strin
             cat("the job reaches a host ", host, " by itself; --host gives another name")};
   }
   const auto found = hosts_.find(host);
-  if (found == hosts_.end() || found->second.state == State::absent) return {};
+  if (found == hosts_.end() || found->second.state == State::absent ||
+      found->second.state == State::expected) {
+    return {};
+  }
   return {Code::already_exists, cat("a host ", host, " has joined already")};
 }
 
@@ -104,6 +123,7 @@ void JoiningHosts::on_joined(join::JoinedAgent agent) {
   // After this agent was admitted another host of the same name may have joined.
   if (!admit(agent.host, agent.connection.labels).ok()) return;
 
+  const bool was_expected = is_expected(agent.host);
   JoinedHost& host = hosts_[agent.host];
   if (host.times++ == 0) host.place = hosts_.size();
   host.state = State::waiting;
@@ -112,6 +132,10 @@ void JoiningHosts::on_joined(join::JoinedAgent agent) {
   host.end_watch = std::make_unique<EndWatch>(
       io_, host.connection.handle->ended_fd(),
       [this, name = agent.host, times = host.times] { on_ended_while_waiting(name, times); });
+  if (was_expected) {
+    callbacks_.on_notice(cat("host ", agent.host, " has joined again"));
+    return callbacks_.on_returned(agent.host);
+  }
   callbacks_.on_notice(cat("host ", agent.host, " has joined with ", agent.slots,
                            agent.slots == 1 ? " slot" : " slots",
                            labels_text(host.connection.labels)));

@@ -32,6 +32,8 @@ class JoiningHosts {
     // Whether the job has a host of this name already that it reaches by itself.
     std::function<bool(const std::string& host)> is_taken;
     std::function<void()> on_change;  // hosts() has changed
+    // The agent of a host that was expected is here: take() gives it.
+    std::function<void(const std::string& host)> on_returned;
     std::function<void(std::string_view text)> on_notice;
     std::function<void(std::string_view text)> on_warning;
   };
@@ -47,6 +49,10 @@ class JoiningHosts {
   Status start();
   SocketAddress address() const { return server_->address(); }
 
+  // A host whose agent had joined an earlier driver of the job, and is about to join again. It
+  // counts among hosts(), until ended() says that it is waited for no longer. Before start().
+  void expect(const std::string& host, int slots);
+  bool is_expected(const std::string& host) const;
   // Those whose agents are there, in the order in which they have first joined.
   std::vector<HostSlots> hosts() const;
   // This host's agents join, now or in the past.
@@ -60,7 +66,7 @@ class JoiningHosts {
   void dismiss(std::uint8_t exit_code, std::function<void()> done);
 
  private:
-  enum class State { absent, waiting, taken };
+  enum class State { absent, expected, waiting, taken };
   struct JoinedHost {
     State state = State::absent;
     int slots = 1;

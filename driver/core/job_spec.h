@@ -27,6 +27,7 @@ struct JoinSpec {
   ListenPorts ports = {};
   std::vector<std::string> required_labels = {};  // KEY or KEY=VALUE: other hosts may not join
   std::chrono::milliseconds silence{30'000};      // of an agent that waits for its turn
+  std::chrono::milliseconds hold{0};              // of workers, for an agent that joins again
 };
 
 // The hosts are nodes of a Slurm allocation, and agents are started there by srun.

@@ -283,8 +283,8 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
       deadline_.cancel();
       const auto server = server_;
       leave();
-      auto connection =
-          open_tls_tunnel(std::move(socket_), std::move(tls_), server->limits_.silence);
+      auto connection = open_tls_tunnel(std::move(socket_), std::move(tls_),
+                                        server->limits_.silence, server->limits_.hold);
       if (!connection.ok()) return server->report_rejection(peer_, connection.status().message());
       connection->labels = std::move(join_->labels);
       server->callbacks_.on_joined({join_->host, join_->slots, std::move(*connection)});

@@ -49,6 +49,8 @@ struct Limits {
   // An agent that waits for its turn and gives no sign of life for so long is lost; it judges the
   // driver by the same limit.
   std::chrono::milliseconds silence{30'000};
+  // For so long agents keep their workers when the connection is lost, and join again; 0: not.
+  std::chrono::milliseconds hold{0};
 };
 
 class JoinServer {

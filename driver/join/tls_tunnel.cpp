@@ -295,7 +295,8 @@ std::string address_text(const tcp::endpoint& endpoint) {
 }  // namespace
 
 Result<AgentConnection> open_tls_tunnel(tcp::socket socket, TlsSession tls,
-                                        std::chrono::milliseconds silence) {
+                                        std::chrono::milliseconds silence,
+                                        std::chrono::milliseconds hold) {
   AgentConnection connection;
   error_code error;
   const auto local = socket.local_endpoint(error);
@@ -303,7 +304,8 @@ Result<AgentConnection> open_tls_tunnel(tcp::socket socket, TlsSession tls,
   if (error) return Status(Code::unavailable, cat("it disconnected: ", error.message()));
   connection.local_address = address_text(local);
   connection.peer_address = address_text(peer);
-  const join_link::Accepted accepted{.silence_ms = static_cast<std::uint64_t>(silence.count())};
+  const join_link::Accepted accepted{.silence_ms = static_cast<std::uint64_t>(silence.count()),
+                                     .hold_ms = static_cast<std::uint64_t>(hold.count())};
   HVD_RETURN_IF_ERROR(tls.send(accepted.encode()));
 
   auto pair = socket_pair();

@@ -19,8 +19,10 @@
 
 namespace hvd::driver::join {
 
-// `tls` is established. Accepts the agent; `silence` is the limit while it waits for its turn.
+// `tls` is established. Accepts the agent; `silence` is the limit while it waits for its turn, and
+// `hold` as Limits has it.
 Result<AgentConnection> open_tls_tunnel(boost::asio::ip::tcp::socket socket, TlsSession tls,
-                                        std::chrono::milliseconds silence);
+                                        std::chrono::milliseconds silence,
+                                        std::chrono::milliseconds hold);
 
 }  // namespace hvd::driver::join

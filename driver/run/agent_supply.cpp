@@ -34,6 +34,10 @@ void AgentSupply::begin_discovery(std::vector<HostSlots> listed) {
   };
   callbacks.on_warning = [this](std::string_view text) { context_.observer.on_warning(text); };
   callbacks.on_notice = [this](std::string_view text) { context_.observer.on_notice(text); };
+  callbacks.on_returned = [this](const std::string& name) {
+    const auto expected = expected_.extract(name);
+    if (!expected.empty()) start(expected.mapped());
+  };
   callbacks.on_failed = [this](std::string message) {
     callbacks_.handle(event::DiscoveryFailed{std::move(message)});
   };
@@ -41,9 +45,18 @@ void AgentSupply::begin_discovery(std::vector<HostSlots> listed) {
                                          std::move(callbacks));
 }
 
+void AgentSupply::expect(HostIndex host) {
+  const event::FoundHost& found = hosts_.at(host).found;
+  if (source_ && found.joins) source_->expect(found.host.name, found.host.slots);
+}
+
 void AgentSupply::start(HostIndex host) {
   const event::FoundHost& found = hosts_.at(host).found;
   const std::string name = found.host.name;
+  if (source_ && source_->is_expected(name)) {
+    expected_[name] = host;
+    return;
+  }
   if (!source_ || !source_->joins(name)) {
     return starter_->start(host, found.host, found.local);
   }
@@ -56,6 +69,7 @@ void AgentSupply::start(HostIndex host) {
 }
 
 void AgentSupply::agent_ended(HostIndex host) {
+  expected_.erase(hosts_.name(host));
   if (source_) source_->agent_ended(hosts_.name(host));
 }
 

@@ -35,6 +35,9 @@ class AgentSupply {
 
   // Begins to look for the hosts of an elastic job: `listed`, or what its script says.
   void begin_discovery(std::vector<HostSlots> listed);
+  // The agent of this host had joined an earlier driver, and joins again by itself. Right after
+  // begin_discovery().
+  void expect(HostIndex host);
   // Callbacks::on_agent is called, or event::HostFailed comes.
   void start(HostIndex host);
   void give_up(HostIndex host) { starter_->give_up(host); }
@@ -56,7 +59,8 @@ class AgentSupply {
   join::JoinTokens& tokens_;  // by which agents may join an elastic job
   const Callbacks callbacks_;
   std::unique_ptr<HostStarter> starter_;
-  std::unique_ptr<HostSource> source_;  // of an elastic job
+  std::unique_ptr<HostSource> source_;         // of an elastic job
+  std::map<std::string, HostIndex> expected_;  // to be started when they are here
 };
 
 }  // namespace hvd::driver

@@ -101,6 +101,7 @@ Outcome JobRunner::run(Signals& signals, RequestSignals& requests, JobAnswers::S
   if (!takeover_) record_.begin(start_);
   if (context_.spec.elastic) agents_.begin_discovery(listed_hosts_);
   if (takeover_) {
+    for (const HostIndex host : takeover_->hosts()) agents_.expect(host);
     if (const Status taken = take_over(); !taken.ok()) {
       outcome_.exit_code = kLauncherError;
       outcome_.reason = taken.message();

@@ -58,7 +58,9 @@ Status JobRunner::take_over() {
 void JobRunner::find_agent(HostIndex host) {
   auto& limit = find_limits_[host] = std::make_unique<OwnTimer>(context_.io);
   limit->begin(context_.spec.start_timeout, [this, host] {
-    if (takeover_->looks_for(host)) perform(action::DropAgent{host});
+    if (!takeover_->looks_for(host)) return;
+    perform(action::DropAgent{host});
+    if (!hosts_.at(host).session) agents_.agent_ended(host);
   });
   agents_.start(host);
 }

@@ -103,6 +103,7 @@ AgentSessionOptions session_options(const JobContext& context, HostIndex host,
   options.hello.epoch = context.epoch;
   if (spec.state) options.hello.hold_ms = milliseconds_of(spec.state->hold);
   options.hello.takes_over = takes_over;
+  options.hello.joined = found.joins;
   // A static job cannot replace a silent worker, so its agents do not watch for silence.
   if (spec.elastic) options.hello.worker_silence_ms = milliseconds_of(spec.heartbeat_timeout);
 

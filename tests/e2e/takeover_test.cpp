@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "tests/e2e/elastic_job.h"
+#include "tests/support/free_address.h"
 
 namespace hvd::test {
 namespace {
@@ -195,13 +196,85 @@ TEST_F(TakeoverTest, TheDriverMayDieWhileTheJobStarts) {
 
 using NightlyTakeoverTest = TakeoverTest;
 TEST_F(NightlyTakeoverTest, TheDriverMayDieAtEachLineOfItsJournal) {
-  for (std::size_t line = 1; line < 45; ++line) {
+  for (std::size_t line = 1; line < 30; ++line) {
     SCOPED_TRACE(line);
     dies_at_line(line);
     std::filesystem::remove(directory() / "enough");
     std::filesystem::remove_all(directory() / "step_logs");
     step_logs() = StepLogs({directory() / "step_logs"});
   }
+}
+
+// Agents that have joined by themselves, and join the next driver.
+class JoinedTakeoverTest : public TakeoverTest {
+ protected:
+  Process& start_joinable_driver(const Words& flags = {}) {
+    Words words{"--state", state(),    "--join-bind", where_,     "--token-file",
+                token(),   "--min-np", "1",           "--verbose"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return start_training(words);
+  }
+  Process& start_agent(const std::string& host, int slots) {
+    return start({"agent", "--join", "tls://" + where_, "--token-file", token(), "--host", host,
+                  "--slots", std::to_string(slots)});
+  }
+  std::string token() const { return directory() / "token"; }
+  Process* newest_ = nullptr;  // driver
+
+ private:
+  const std::string where_ = free_address().to_string();
+};
+
+TEST_F(JoinedTakeoverTest, AgentsJoinTheNextDriverWithTheirWorkers) {
+  Process& first = start_joinable_driver();
+  Process& a = start_agent("a", 1);
+  Process& b = start_agent("b", 2);
+  auto world = step_logs().wait_for_world(3, 0);
+  ASSERT_GT(world, 0) << first.err() << a.err() << b.err();
+  for (int driver = 2; driver < 5; ++driver) {
+    const auto workers = members();
+    crash(driver == 2 ? first : *newest_);
+    ASSERT_TRUE(step_logs().wait_for_steps_more(10)) << a.err();
+    newest_ = &start_joinable_driver();
+    ASSERT_TRUE(newest_->wait_for_error("goes on with job")) << newest_->err();
+    ASSERT_TRUE(newest_->wait_for_error("host a has joined again")) << newest_->err() << a.err();
+    ASSERT_TRUE(newest_->wait_for_error("host b has joined again")) << newest_->err() << b.err();
+    ASSERT_TRUE(step_logs().wait_for_steps_more(10)) << newest_->err();
+    EXPECT_EQ(members(), workers) << newest_->err();
+    EXPECT_EQ(step_logs().newest_world(), world) << newest_->err();
+  }
+  // The world still changes.
+  start_agent("c", 1);
+  EXPECT_GT(step_logs().wait_for_world(4, world), world) << newest_->err();
+  finish(*newest_);
+  EXPECT_EQ(a.wait().code, 0) << a.err();
+  EXPECT_EQ(b.wait().code, 0) << b.err();
+}
+
+TEST_F(JoinedTakeoverTest, AnAgentThatIsKilledWhileThereIsNoDriverIsMissed) {
+  Process& first = start_joinable_driver({"--start-timeout", "3"});
+  Process& a = start_agent("a", 1);
+  Process& b = start_agent("b", 1);
+  const auto world = step_logs().wait_for_world(2, 0);
+  ASSERT_GT(world, 0) << first.err();
+  crash(first);
+  ASSERT_TRUE(b.wait_for_error("run on for")) << b.err();
+  crash(b);
+  Process& second = start_joinable_driver({"--start-timeout", "3"});
+  EXPECT_GT(step_logs().wait_for_world(1, world), world) << second.err() << a.err();
+  finish(second);
+  EXPECT_EQ(a.wait().code, 0) << a.err();
+}
+
+TEST_F(JoinedTakeoverTest, AnAgentThatIsToldToEndWhileThereIsNoDriverStopsItsWorkers) {
+  Process& first = start_joinable_driver();
+  Process& a = start_agent("a", 2);
+  ASSERT_GT(step_logs().wait_for_world(2, 0), 0) << first.err();
+  crash(first);
+  ASSERT_TRUE(a.wait_for_error("run on for")) << a.err();
+  a.signal(SIGTERM);
+  EXPECT_EQ(a.wait().code, 143) << a.err();
+  EXPECT_TRUE(eventually([&] { return processes().empty(); }));
 }
 
 TEST_F(TakeoverTest, FlagsThatNeedEachOtherAreNamed) {

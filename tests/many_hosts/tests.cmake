@@ -43,6 +43,7 @@ hvd_test(hvd_jobs_on_hosts_test
   ${python_tests}
   ${many_hosts}/relay.cpp
   ${many_hosts}/secrets_test.cpp
+  ${many_hosts}/takeover_test.cpp
   ${many_hosts}/tampering_test.cpp
   ${many_hosts}/training_test.cpp
   LIBRARIES hvd_test_hosts hvd_test_steps_job

@@ -12,7 +12,7 @@ using test::payload_of;
 
 TEST(JoinLink, EveryMessageComesBackAndNoBrokenOneIsTaken) {
   expect_sound(Join{"build", "host", 4});
-  expect_sound(Accepted{3'000});
+  expect_sound(Accepted{3'000, 60'000});
   expect_sound(Heartbeat{});
   expect_sound(HeartbeatAck{});
   expect_sound(Begin{});
