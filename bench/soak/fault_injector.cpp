@@ -174,6 +174,22 @@ bool FaultInjector::preempt_agent() {
   return ::kill(agent, SIGTERM) == 0;
 }
 
+// The next one comes after a while, in which the workers go on by themselves.
+bool FaultInjector::kill_driver() {
+  agreement_.pause();
+  note("kill hvdrun");
+  said_before_ += job_.crash_driver().err;
+  read_until(Clock::now() + seconds(random(0.0, 2.0)));
+  note("another hvdrun");
+  job_.start_driver();
+  // It replaces the file of events of the one before when it has read the job's journal.
+  if (!job_.process().wait_for_error("goes on with job")) {
+    errors_ += "no other hvdrun went on with the job\n";
+  }
+  agreement_.follow(job_.events_file(), job_.process().pid());
+  return true;
+}
+
 void FaultInjector::do_what_is_due() {
   for (std::size_t at = 0; at < later_.size();) {
     if (later_[at].when > Clock::now()) {
@@ -197,6 +213,7 @@ const std::vector<FaultInjector::Fault>& FaultInjector::faults() {
       {"remove", &FaultInjector::remove_host},
       {"preempt", &FaultInjector::preempt_worker},
       {"preempt-host", &FaultInjector::preempt_agent},
+      {"kill-driver", &FaultInjector::kill_driver},
       {"replace-all", &FaultInjector::replace_all_hosts},
       {"break-slot", &FaultInjector::break_slot},
       {"exit-0", &FaultInjector::end_worker_well},

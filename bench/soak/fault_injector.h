@@ -76,6 +76,7 @@ class FaultInjector {
   bool remove_host();
   bool preempt_worker();
   bool preempt_agent();
+  bool kill_driver();
 
   // bench/soak/disks.cpp
   bool fill_disk();

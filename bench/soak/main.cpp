@@ -32,9 +32,9 @@ constexpr const char* kUsage =
     "cuts, crashes, hosts that come and go, notices of preemption, the whole job stopped for a\n"
     "while (--stop, seconds). The seed says what happens when.\n"
     "--only FAULT,...: only these: kill, exit, freeze, cut, crash, add, remove, preempt,\n"
-    "preempt-host, replace-all (all hosts at once), break-slot (for good), exit-0, descriptors (a\n"
-    "worker that can open nothing more), stop, full-disk, hung-disk, no-directory (of all that\n"
-    "observes the job), suspend-slow-disk.\n"
+    "preempt-host, kill-driver (another one comes), replace-all (all hosts at once), break-slot\n"
+    "(for good), exit-0, descriptors (a worker that can open nothing more), stop, full-disk,\n"
+    "hung-disk, no-directory (of all that observes the job), suspend-slow-disk.\n"
     "--agents join: hvdrun logs in nowhere; agents join, and come again when they have ended.\n"
     "--shards: each step ends with the weights of a job of one worker that nothing disturbs.\n"
     "Prints the share of time outside recovery; less than --bar is a failure.\n"
@@ -349,7 +349,8 @@ int main_of(const std::vector<std::string>& words) {
       .breakable = true,
       .observed = true,
       .flags = {"--min-np", "1", "--heartbeat-timeout", "0.3", "--restarts", "3",
-                "--blacklist-cooldown-range", "0.1", "0.5", "--status-page"},
+                "--blacklist-cooldown-range", "0.1", "0.5", "--status-page", "--state",
+                "/root/state"},
       .program_flags = program_flags(options)};
   test::StepsJob job(bed, job_options);
   Agreement agreement;

@@ -32,6 +32,7 @@
 #include "cmd/hvdrun/settings.h"
 #include "cmd/hvdrun/slurm_setup.h"
 #include "driver/core/signals.h"
+#include "driver/journal/state_directory.h"
 #include "rendezvous/standalone.h"
 
 namespace hvd::cli {
@@ -186,8 +187,10 @@ int run_job(const JobSetup& setup) {
 
   std::unique_ptr<RankFiles> files;
   if (!setup.output.directory.empty()) {
+    auto options = rank_files_options(console.error(), setup.output.stall_timeout);
+    options.goes_on = setup.spec.state && driver::StateDirectory::has_job(setup.spec.state->directory);
     auto opened = RankFiles::open(setup.output.directory, setup.spec.elastic ? 0 : setup.workers(),
-                                  rank_files_options(console.error(), setup.output.stall_timeout));
+                                  std::move(options));
     if (!opened.ok()) return fail(opened.status());
     files = std::move(*opened);
   }

@@ -31,10 +31,11 @@ struct RankFiles::Files {
   };
 
   // With its folder.
-  static Status open(File& file) {
+  Status open(File& file) const {
+    const int where = options.goes_on ? O_APPEND : O_TRUNC;
     // O_NONBLOCK: opening a named pipe must not block until it has a reader.
     auto fd = open_file_to_write(file.path, {.what = "output file",
-                                             .flags = O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK,
+                                             .flags = O_WRONLY | O_CREAT | where | O_NONBLOCK,
                                              .mode = 0666,
                                              .makes_directories = true});
     if (!fd.ok()) return fd.status().with_context("--output-filename");
@@ -43,7 +44,7 @@ struct RankFiles::Files {
     return set_nonblocking(file.fd.get(), false);
   }
 
-  static Status write_all(File& file, std::string_view bytes) {
+  Status write_all(File& file, std::string_view bytes) const {
     if (!file.fd) HVD_RETURN_IF_ERROR(open(file));
     if (hvd::write_all(file.fd.get(), bytes)) return {};
     return Status::from_errno("write " + file.path, errno);
@@ -102,7 +103,7 @@ Status RankFiles::make_files(int size) {
     const std::string folder = cat(directory_, "/", rank_folder(rank, size));
     for (const char* const name : {"stdout", "stderr"}) {
       Files::File file{cat(folder, "/", name), {}};
-      HVD_RETURN_IF_ERROR(Files::open(file));
+      HVD_RETURN_IF_ERROR(files_->open(file));
       files_->all.push_back(std::move(file));
     }
   }

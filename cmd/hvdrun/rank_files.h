@@ -30,6 +30,7 @@ namespace hvd::cli {
 std::string rank_folder(int rank, int size);
 
 struct RankFilesOptions {
+  bool goes_on = false;  // behind what the files have, and not in place of it
   std::chrono::milliseconds stall_timeout{10'000};
   // Called once, when a file cannot be written; nothing is written to any file after it.
   std::function<void(const Status& why)> on_failure = {};

@@ -426,7 +426,7 @@ void Job::on(const event::WorldEntered& event) {
 // forming is formed once more, unless its workers report that they work in it.
 void Job::on(const event::TakenOver& event) {
   constexpr std::chrono::seconds kMayBeForming{30};
-  constexpr std::chrono::seconds kForReports{3};
+  constexpr std::chrono::seconds kForReports{2};  // each worker reports once a second
   hosts_.heartbeats().held_up(event.without_driver, now_);
   say(cat("driver ", event.epoch, " of the job goes on, ", seconds_text(event.without_driver),
           " after the one before had done its last step"));

@@ -53,6 +53,10 @@ Result<KeptJob> job_from(const std::string& text) {
 
 }  // namespace
 
+bool StateDirectory::has_job(const std::string& path) {
+  return ::access((path + "/job.json").c_str(), F_OK) == 0;
+}
+
 Result<StateDirectory> StateDirectory::open(const std::string& path, bool waits) {
   HVD_RETURN_IF_ERROR(make_private_directory(path, "--state"));
   const std::string file = path + "/lock";

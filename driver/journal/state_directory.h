@@ -34,6 +34,9 @@ class StateDirectory {
   // with `waits` this blocks instead until that one has ended, or until a signal.
   static Result<StateDirectory> open(const std::string& path, bool waits);
 
+  // A job is kept there, whether it has a driver or not.
+  static bool has_job(const std::string& path);
+
   // The job whose driver has died here, with the epoch of the next one; nothing: there is none.
   // Each error names the file and says what can be done.
   Result<std::optional<KeptJob>> left() const;

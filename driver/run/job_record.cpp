@@ -26,9 +26,18 @@ void JobRecord::relive_head(const std::string& line) {
 
 void JobRecord::relive(const std::string& line, const Event& event,
                        const std::vector<Action>& actions, const Job& job, TimePoint then) {
-  account_.step(event, actions, job, then);
-  metrics_.step(event, actions, job, then);
+  count(event, actions, job, then);
   if (journal_) warn_of_journal(journal_->copy(line, is_quiet(event, actions)));
+}
+
+void JobRecord::count(const Event& event, const std::vector<Action>& actions, const Job& job,
+                      TimePoint now) {
+  const auto* const entered = std::get_if<event::WorldEntered>(&event);
+  if (entered != nullptr && !worlds_.empty() && worlds_.back().generation == entered->generation) {
+    worlds_.back().entered = *entered;
+  }
+  account_.step(event, actions, job, now);
+  metrics_.step(event, actions, job, now);
 }
 
 void JobRecord::keep() {
@@ -46,12 +55,7 @@ void JobRecord::lose_state(const Status& written) {
 
 void JobRecord::step(const Event& event, const std::vector<Action>& actions, const Job& job,
                      TimePoint now, std::chrono::system_clock::time_point wall_time) {
-  const auto* const entered = std::get_if<event::WorldEntered>(&event);
-  if (entered != nullptr && !worlds_.empty() && worlds_.back().generation == entered->generation) {
-    worlds_.back().entered = *entered;
-  }
-  account_.step(event, actions, job, now);
-  metrics_.step(event, actions, job, now);
+  count(event, actions, job, now);
   if (journal_) warn_of_journal(journal_->step(event, actions, job.hosts(), now, wall_time));
   if (state_) lose_state(state_->step(event, actions, job.hosts(), now, wall_time));
 }

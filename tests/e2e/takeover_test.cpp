@@ -146,6 +146,24 @@ TEST_F(TakeoverTest, ADriverThatComesTooLateSaysThatNoWorkerIsLeft) {
   EXPECT_NE(second.err().find("no worker of the world is left"), std::string::npos) << second.err();
 }
 
+TEST_F(TakeoverTest, FilesOfOutputAreGoneOnWith) {
+  const Words flags{"--output-filename", directory() / "output"};
+  const auto script = directory_file(
+      "say.sh", cat("echo first; while [ ! -e ", (directory() / "go").string(),
+                    " ]; do sleep 0.02; done; echo second; exec \"$@\"\n"));
+  const Words words{"--state", state(), "-H", "localhost:1", "--min-np", "1", "--output-filename",
+                    directory() / "output", "sh", script, "true"};
+  Process& first = start(words);
+  const std::string file = directory() / "output" / "localhost#0" / "stdout";
+  ASSERT_TRUE(eventually([&] { return read_file(file) == "first\n"; })) << first.err();
+  crash(first);
+  Process& second = start(words);
+  ASSERT_TRUE(second.wait_for_error("goes on with job")) << second.err();
+  directory_file("go");
+  EXPECT_EQ(second.wait().code, 0) << second.err();
+  EXPECT_EQ(read_file(file), "first\nsecond\n");
+}
+
 TEST_F(TakeoverTest, AnotherCommandIsRefused) {
   Process& first = start_driver();
   ASSERT_GT(step_logs().wait_for_world(3, 0), 0) << first.err();

@@ -265,6 +265,15 @@ ExitStatus StepsJob::suspend() {
   return process_->wait(2 * kGenerous);
 }
 
+ExitStatus StepsJob::crash_driver() {
+  for (const auto& seen : bed_.head().processes()) {
+    const bool is_driver = seen.command_line.find("hvdrun") != std::string::npos &&
+                           seen.command_line.find("--state ") != std::string::npos;
+    if (is_driver) ::kill(seen.pid, SIGKILL);
+  }
+  return process_->wait(2 * kGenerous);
+}
+
 std::vector<fs::path> StepsJob::state_files() const {
   std::vector<fs::path> found;
   for (const Host* const host : places()) {

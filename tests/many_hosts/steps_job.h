@@ -73,6 +73,10 @@ class StepsJob {
   // SIGTERM to hvdrun, and its end. Then take_up() starts the same command again, where every host
   // has the state file, as on a shared file system.
   ExitStatus suspend();
+  // hvdrun is killed, and its end. Then start_driver() starts the same command again, which goes on
+  // with the job.
+  ExitStatus crash_driver();
+  void start_driver() { start(); }
   std::vector<std::filesystem::path> state_files() const;
   void take_up();
 

@@ -21,10 +21,6 @@ class TakeoverOnHostsTest : public ManyHostsTest {
     job_.emplace(bed(), options);
     ASSERT_GT(logs().wait_for_world(2 * hosts), 0) << job_->process().err();
   }
-  void crash_driver() {
-    for (const pid_t pid : pids(bed().head(), "hvdrun")) EXPECT_EQ(kill_one(pid, SIGKILL), 0);
-    job_->process().wait();
-  }
   // Of the newest world.
   std::vector<pid_t> members() {
     logs().read();
@@ -50,9 +46,9 @@ TEST_F(TakeoverOnHostsTest, AgentsOverSshAreFoundAgainWithTheirWorkers) {
   start_training(4);
   const auto world = logs().newest_world();
   const auto workers = members();
-  crash_driver();
+  job().crash_driver();
   ASSERT_TRUE(logs().wait_for_steps_more(20)) << "a world that is whole needs no driver";
-  job().take_up();
+  job().start_driver();
   ASSERT_TRUE(job().process().wait_for_error("goes on with job")) << job().process().err();
   ASSERT_TRUE(logs().wait_for_steps_more(20)) << job().process().err();
   EXPECT_EQ(logs().newest_world(), world) << job().process().err();
@@ -64,9 +60,9 @@ TEST_F(TakeoverOnHostsTest, AgentsOverSshAreFoundAgainWithTheirWorkers) {
 TEST_F(TakeoverOnHostsTest, AHostThatCrashesWhileThereIsNoDriverIsDoneWithout) {
   start_training(3);
   const auto world = logs().newest_world();
-  crash_driver();
+  job().crash_driver();
   bed().crash(host(2));
-  job().take_up();
+  job().start_driver();
   EXPECT_GT(logs().wait_for_world(4, world), world) << job().process().err() << logs().summary();
   ASSERT_TRUE(logs().wait_for_steps_more(5)) << job().process().err();
   finish();
@@ -75,11 +71,11 @@ TEST_F(TakeoverOnHostsTest, AHostThatCrashesWhileThereIsNoDriverIsDoneWithout) {
 TEST_F(TakeoverOnHostsTest, AWorkerThatDiesWhileThereIsNoDriverIsReplaced) {
   start_training(2);
   const auto world = logs().newest_world();
-  crash_driver();
+  job().crash_driver();
   const auto workers = pids(host(2), "elastic_steps");
   ASSERT_EQ(workers.size(), 2U);
   ASSERT_EQ(kill_one(workers.front(), SIGKILL), 0);
-  job().take_up();
+  job().start_driver();
   EXPECT_GT(logs().wait_for_world(4, world), world) << job().process().err() << logs().summary();
   finish();
 }
