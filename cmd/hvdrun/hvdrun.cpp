@@ -188,7 +188,8 @@ int run_job(const JobSetup& setup) {
   std::unique_ptr<RankFiles> files;
   if (!setup.output.directory.empty()) {
     auto options = rank_files_options(console.error(), setup.output.stall_timeout);
-    options.goes_on = setup.spec.state && driver::StateDirectory::has_job(setup.spec.state->directory);
+    options.goes_on =
+        setup.spec.state && driver::StateDirectory::has_job(setup.spec.state->directory);
     auto opened = RankFiles::open(setup.output.directory, setup.spec.elastic ? 0 : setup.workers(),
                                   std::move(options));
     if (!opened.ok()) return fail(opened.status());

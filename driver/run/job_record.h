@@ -60,8 +60,7 @@ class JobRecord {
   std::string finish();
 
  private:
-  void count(const Event& event, const std::vector<Action>& actions, const Job& job,
-             TimePoint now);
+  void count(const Event& event, const std::vector<Action>& actions, const Job& job, TimePoint now);
   void warn_of_journal(const Status& written);
   void lose_state(const Status& written);
   void tell_of_journal(const std::string& text);

@@ -148,11 +148,20 @@ TEST_F(TakeoverTest, ADriverThatComesTooLateSaysThatNoWorkerIsLeft) {
 
 TEST_F(TakeoverTest, FilesOfOutputAreGoneOnWith) {
   const Words flags{"--output-filename", directory() / "output"};
-  const auto script = directory_file(
-      "say.sh", cat("echo first; while [ ! -e ", (directory() / "go").string(),
-                    " ]; do sleep 0.02; done; echo second; exec \"$@\"\n"));
-  const Words words{"--state", state(), "-H", "localhost:1", "--min-np", "1", "--output-filename",
-                    directory() / "output", "sh", script, "true"};
+  const auto script =
+      directory_file("say.sh", cat("echo first; while [ ! -e ", (directory() / "go").string(),
+                                   " ]; do sleep 0.02; done; echo second; exec \"$@\"\n"));
+  const Words words{"--state",
+                    state(),
+                    "-H",
+                    "localhost:1",
+                    "--min-np",
+                    "1",
+                    "--output-filename",
+                    directory() / "output",
+                    "sh",
+                    script,
+                    "true"};
   Process& first = start(words);
   const std::string file = directory() / "output" / "localhost#0" / "stdout";
   ASSERT_TRUE(eventually([&] { return read_file(file) == "first\n"; })) << first.err();
