@@ -9,11 +9,21 @@ namespace hvd {
 namespace {
 
 constexpr std::size_t kKeyBytes = 16;
+// GMAC is faster than memory, and OpenSSL asks for no byte before it needs it. So it is given so
+// many at a time, while the next ones are on their way to the caches. 4 GB of memory, in GB/s: 5.3
+// at once, 8.3 so, 6.8 with 4 KB at a time, and 11 where all is in a cache. Encryption is slower
+// than memory, and than itself in pieces.
+constexpr std::size_t kAuthenticatedAtOnce = 1536;
+constexpr std::size_t kCacheLine = 64;
 constexpr std::array<std::string_view, 3> kProtectionNames{"none", "integrity", "encrypted"};
 
 unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
 const unsigned char* raw(const std::byte* bytes) {
   return reinterpret_cast<const unsigned char*>(bytes);
+}
+
+void fetch(std::span<const std::byte> bytes) {
+  for (std::size_t at = 0; at < bytes.size(); at += kCacheLine) __builtin_prefetch(&bytes[at]);
 }
 
 // Where OpenSSL cannot encrypt, nothing may be sent. It fails only for want of memory.
@@ -83,12 +93,30 @@ void RecordCipher::begin_record(bool sealing) {
                          sealing ? 1 : 0) == 1);
 }
 
+void RecordCipher::authenticate(std::span<const std::byte> bytes) {
+  auto piece = bytes.first(std::min(bytes.size(), kAuthenticatedAtOnce));
+  fetch(piece);
+  while (!piece.empty()) {
+    bytes = bytes.subspan(piece.size());
+    const auto next = bytes.first(std::min(bytes.size(), kAuthenticatedAtOnce));
+    fetch(next);
+    int length = 0;
+    must(EVP_CipherUpdate(context_->cipher, nullptr, &length, raw(piece.data()),
+                          static_cast<int>(piece.size())) == 1);
+    piece = next;
+  }
+}
+
 RecordCipher::Tag RecordCipher::seal(std::span<const std::byte> clear, std::byte* sealed) {
   begin_record(true);
   auto* const cipher = context_->cipher;
   int length = 0;
-  must(EVP_CipherUpdate(cipher, hides() ? raw(sealed) : nullptr, &length, raw(clear.data()),
-                        static_cast<int>(clear.size())) == 1);
+  if (hides()) {
+    must(EVP_CipherUpdate(cipher, raw(sealed), &length, raw(clear.data()),
+                          static_cast<int>(clear.size())) == 1);
+  } else {
+    authenticate(clear);
+  }
   std::array<unsigned char, kTagBytes> end{};
   must(EVP_CipherFinal_ex(cipher, end.data(), &length) == 1);
   Tag tag;
@@ -102,8 +130,12 @@ bool RecordCipher::open(std::span<std::byte> record, const Tag& tag) {
   Tag expected = tag;
   must(EVP_CIPHER_CTX_ctrl(cipher, EVP_CTRL_AEAD_SET_TAG, kTagBytes, expected.data()) == 1);
   int length = 0;
-  must(EVP_CipherUpdate(cipher, hides() ? raw(record.data()) : nullptr, &length, raw(record.data()),
-                        static_cast<int>(record.size())) == 1);
+  if (hides()) {
+    must(EVP_CipherUpdate(cipher, raw(record.data()), &length, raw(record.data()),
+                          static_cast<int>(record.size())) == 1);
+  } else {
+    authenticate(record);
+  }
   std::array<unsigned char, kTagBytes> end{};
   return EVP_CipherFinal_ex(cipher, end.data(), &length) == 1;
 }

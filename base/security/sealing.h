@@ -56,6 +56,7 @@ class RecordCipher {
  private:
   struct Context;
   void begin_record(bool sealing);
+  void authenticate(std::span<const std::byte> bytes);
   void take_key();
 
   Protection protection_;

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <functional>
 #include <list>
 #include <netdb.h>
@@ -105,15 +106,21 @@ class Bench {
       work.back() = [&flat] { flat->allreduce(); };
     }
     std::array<std::vector<double>, kColumns.size()> times;
+    std::array<std::vector<double>, kColumns.size()> processor_times;
     for (int i = -3; i < row.repeats; ++i) {  // the first three fill caches of all kinds
       for (std::size_t column = 0; column < work.size(); ++column) {
         if (!work.at(column)) continue;
         barrier();
+        const double used = processor_milliseconds();
         const double taken = milliseconds(work.at(column));
-        if (i >= 0) times.at(column).push_back(taken);
+        if (i < 0) continue;
+        times.at(column).push_back(taken);
+        processor_times.at(column).push_back(processor_milliseconds() - used);
       }
     }
-    if (rank() == 0) print(row, times);
+    if (rank() != 0) return;
+    print(row.what, times, row.most_of_gloo);
+    print("  processor time of rank 0", processor_times, 0);
   }
 
   void leave() {
@@ -144,17 +151,24 @@ class Bench {
     return std::move(*made);
   }
 
-  static void print(const Row& row, const std::array<std::vector<double>, kColumns.size()>& times) {
-    std::printf("%-30s", row.what);
+  // Of all threads of this process.
+  static double processor_milliseconds() {
+    timespec used{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return static_cast<double>(used.tv_sec) * 1e3 + static_cast<double>(used.tv_nsec) / 1e6;
+  }
+
+  static void print(const char* what, const std::array<std::vector<double>, kColumns.size()>& times,
+                    double most_of_gloo) {
+    std::printf("%-30s", what);
     for (const auto& column : times) {
       std::printf(" %10s", column.empty() ? "-" : cat_milliseconds(median(column)).c_str());
     }
     if (!times.front().empty() && !times.back().empty()) {
       const double ratio = median(times.front()) / median(times.back());
       std::printf(" %7.2f", ratio);
-      if (row.most_of_gloo > 0) {
-        std::printf("  at most %.1f%s", row.most_of_gloo,
-                    ratio <= row.most_of_gloo ? "" : "  <-- missed");
+      if (most_of_gloo > 0) {
+        std::printf("  at most %.1f%s", most_of_gloo, ratio <= most_of_gloo ? "" : "  <-- missed");
       }
     }
     std::printf("\n");

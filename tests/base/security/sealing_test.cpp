@@ -129,13 +129,15 @@ struct Derived {
   Token next;
 };
 
-Derived derived_from(const Token& key) {
+Derived derived_from(const Token& key, Protection protection = Protection::encrypted) {
   const Mac derive(key);
-  return {derive({"hvd record key", "encrypted"}),
+  return {derive({"hvd record key", name_of(protection)}),
           *Token::from_bytes(as_view(derive({"hvd next record key"})))};
 }
 
-std::string decrypted(const Derived& keys, std::uint64_t number, const Record& record) {
+// All of the record at once. With integrity alone it is the data that AES-GCM authenticates beside
+// an empty text.
+bool opens(const Derived& keys, std::uint64_t number, const Record& record, std::string* text) {
   std::array<unsigned char, 12> nonce{};
   std::copy_n(keys.material.begin() + 16, nonce.size(), nonce.begin());
   for (std::size_t i = 0; i < 8; ++i) {
@@ -143,18 +145,22 @@ std::string decrypted(const Derived& keys, std::uint64_t number, const Record& r
   }
   const std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)> cipher(
       EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
-  std::string text(record.bytes.size(), '\0');
   Tag tag = record.tag;
   int length = 0;
-  auto* const out = reinterpret_cast<unsigned char*>(text.data());
+  auto* const out = text == nullptr ? nullptr : reinterpret_cast<unsigned char*>(text->data());
   const auto* const in = reinterpret_cast<const unsigned char*>(record.bytes.data());
-  const bool fine =
-      EVP_DecryptInit_ex(cipher.get(), EVP_aes_128_gcm(), nullptr, keys.material.data(),
-                         nonce.data()) == 1 &&
-      EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_AEAD_SET_TAG, 16, tag.data()) == 1 &&
-      EVP_DecryptUpdate(cipher.get(), out, &length, in, static_cast<int>(text.size())) == 1 &&
-      EVP_DecryptFinal_ex(cipher.get(), out, &length) == 1;
-  return fine ? text : "it does not open";
+  std::array<unsigned char, 16> end{};
+  return EVP_DecryptInit_ex(cipher.get(), EVP_aes_128_gcm(), nullptr, keys.material.data(),
+                            nonce.data()) == 1 &&
+         EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_AEAD_SET_TAG, 16, tag.data()) == 1 &&
+         EVP_DecryptUpdate(cipher.get(), out, &length, in, static_cast<int>(record.bytes.size())) ==
+             1 &&
+         EVP_DecryptFinal_ex(cipher.get(), end.data(), &length) == 1;
+}
+
+std::string decrypted(const Derived& keys, std::uint64_t number, const Record& record) {
+  std::string text(record.bytes.size(), '\0');
+  return opens(keys, number, record, &text) ? text : "it does not open";
 }
 
 TEST(RecordFormat, IsAesGcmUnderKeysThatChange) {
@@ -169,6 +175,33 @@ TEST(RecordFormat, IsAesGcmUnderKeysThatChange) {
   EXPECT_EQ(decrypted(first, RecordCipher::kRecordsPerKey, next), "it does not open");
   const Derived second = derived_from(first.next);
   EXPECT_EQ(decrypted(second, RecordCipher::kRecordsPerKey, next), "of the next key");
+}
+
+// The cipher is given the bytes of a long record in pieces.
+TEST(RecordFormat, OfIntegrityAloneIsGmacOfTheWholeRecord) {
+  const Token key = Token::random();
+  RecordCipher sender(key, Protection::integrity);
+  RecordCipher receiver(key, Protection::integrity);
+  const Derived keys = derived_from(key, Protection::integrity);
+  std::uint64_t number = 0;
+  for (const std::size_t size : {0, 1, 1535, 1536, 1537, 3072, 3073, 65535, 65536}) {
+    std::string text(size, '\0');
+    for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>(i % 251);
+    Record record = sealed(sender, text);
+    EXPECT_TRUE(opens(keys, number++, record, nullptr)) << size;
+    EXPECT_TRUE(receiver.open(record.bytes, record.tag)) << size;
+  }
+}
+
+TEST_P(Sealing, AChangeInAnyPieceOfALongRecordIsFound) {
+  const std::string text(10'000, 'x');
+  for (std::size_t at = 0; at < text.size(); at += 111) {
+    auto sender = cipher();
+    auto receiver = cipher();
+    Record record = sealed(sender, text);
+    record.bytes[at] ^= std::byte{1};
+    EXPECT_FALSE(receiver.open(record.bytes, record.tag)) << at;
+  }
 }
 
 TEST(Protection, HasNames) {
