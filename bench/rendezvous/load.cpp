@@ -118,6 +118,8 @@ struct Crowd {
   }
 };
 
+// Each asks as soon as it is connected, as hvd's clients do: to the server a crowd of connections
+// that say nothing is a flood.
 Result<Crowd> gather(const SocketAddress& server, const Token& token, int clients,
                      const std::string& target) {
   Crowd crowd;
@@ -136,6 +138,7 @@ Result<Crowd> gather(const SocketAddress& server, const Token& token, int client
     if (::epoll_ctl(crowd.poll.get(), EPOLL_CTL_ADD, crowd.askers.back()->fd(), &event) != 0) {
       return Status::from_errno("epoll_ctl", errno);
     }
+    HVD_RETURN_IF_ERROR(crowd.askers.back()->send());
   }
   return crowd;
 }
@@ -162,7 +165,6 @@ Result<Measured> read_by_connections(const SocketAddress& server, const Token& t
   Measured measured;
   const TimePoint begin = Clock::now();
   Status error;
-  for (const auto& asker : crowd->askers) HVD_RETURN_IF_ERROR(asker->send());
   HVD_RETURN_IF_ERROR(crowd->run([&](Asker& asker) {
     const TimePoint now = Clock::now();
     measured.milliseconds.push_back(in_milliseconds(now - asker.sent_at()));
@@ -212,7 +214,6 @@ Result<Measured> read_by_clients(const SocketAddress& server, const Token& token
 Result<Measured> wake_waiters(const SocketAddress& server, const Token& token, int clients) {
   auto crowd = gather(server, token, clients, "/bench/wake?wait=60");
   HVD_RETURN_IF_ERROR(crowd.status());
-  for (const auto& asker : crowd->askers) HVD_RETURN_IF_ERROR(asker->send());
   // All requests are on the server's sockets; it has read them all when it has answered ours, which
   // came last, and it takes its clients in turn.
   HVD_RETURN_IF_ERROR(write_value(server, token, "settle"));
