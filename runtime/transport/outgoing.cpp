@@ -20,7 +20,7 @@ void Outgoing::drop_all() {
   pieces_.clear();
   cut_messages_ = cut_bytes_ = waiting_bytes_ = written_ = 0;
   header_is_cut_ = false;
-  sealed_.reset();
+  sealed_.clear();
   next_sealed_ = sealed_pieces_ = 0;
 }
 
@@ -44,9 +44,7 @@ void Outgoing::cut_pieces() {
 
 // How many bytes more may be cut before others have been written.
 std::size_t Outgoing::room_ahead() const {
-  const std::size_t most = cipher_ ? kSealedAhead * MessageHeader::kRecordBytes : kMoveBytes;
-  const std::size_t ahead = waiting_bytes_ - written_;
-  return most - std::min(ahead, most);
+  return kMoveBytes - std::min(waiting_bytes_ - written_, kMoveBytes);
 }
 
 void Outgoing::cut_header(const Message& message) {
@@ -100,10 +98,14 @@ void Outgoing::add_cut(const Piece& piece) {
 }
 
 std::byte* Outgoing::room_for_sealed() {
-  if (!sealed_) sealed_.reset(new std::byte[kSealedAhead * MessageHeader::kRecordBytes]);
   if (sealed_pieces_ == kSealedAhead) return nullptr;
+  // Little that is sent now and then stays in one place.
+  if (sealed_pieces_ == 0) next_sealed_ = 0;
   const std::size_t place = std::exchange(next_sealed_, (next_sealed_ + 1) % kSealedAhead);
-  return sealed_.get() + place * MessageHeader::kRecordBytes;
+  if (place == sealed_.size()) {
+    sealed_.push_back(std::make_unique_for_overwrite<std::byte[]>(MessageHeader::kRecordBytes));
+  }
+  return sealed_[place].get();
 }
 
 // --- writing ------------------------------------------------------------------------------------

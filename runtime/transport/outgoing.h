@@ -37,11 +37,12 @@ class Outgoing {
   Status write(int fd, bool& writable, std::vector<Ended>& ended);
 
  private:
-  // One system call or one copy moves at most so much.
+  // One system call or one copy moves at most so much. Records are made for one call at a time, so
+  // that the kernel finds their bytes in a cache; calls for a quarter of it cost more than they
+  // gain.
   static constexpr std::size_t kMoveBytes = std::size_t{1} << 20;
   static constexpr std::size_t kMostPieces = 32;
-  // Records are made shortly before they are written, so that the kernel finds them in a cache.
-  static constexpr std::size_t kSealedAhead = 4;  // records
+  static constexpr std::size_t kSealedAhead = kMoveBytes / MessageHeader::kRecordBytes;  // records
 
   struct Message {
     Endpoint* endpoint;
@@ -86,8 +87,9 @@ class Outgoing {
   std::size_t written_ = 0;        // of the first piece, its tag included
   std::uint64_t all_written_ = 0;
 
-  // Encrypted copies of the pieces that wait: room for kSealedAhead records, which is used in turn.
-  std::unique_ptr<std::byte[]> sealed_;
+  // Encrypted copies of the pieces that wait: room for up to kSealedAhead records, each made when
+  // it is first needed, and used in turn.
+  std::vector<std::unique_ptr<std::byte[]>> sealed_;
   std::size_t next_sealed_ = 0;
   std::size_t sealed_pieces_ = 0;
 };
