@@ -8,10 +8,13 @@
 #include <functional>
 #include <future>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/machine/proc.h"
 #include "base/text.h"
 #include "tests/support/missing_calls.h"
@@ -113,13 +116,27 @@ TEST(LifeLock, EndsItsWaitWhenItIsStopped) {
 }
 
 TEST(LifeLock, IsNoOtherFile) {
-  const int file = ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-  for (const int descriptor : {file, -1, 1'000'000}) {
+  const auto lock = LifeLock::make();
+  ASSERT_TRUE(lock.ok());
+  struct stat about {};
+  ASSERT_EQ(::fstat(lock->duplicate().get(), &about), 0);
+  const int seals = ::fcntl(lock->duplicate().get(), F_GET_SEALS);
+
+  const auto memory = [](off_t bytes) {
+    UniqueFd made(::memfd_create("no lock", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    EXPECT_EQ(::ftruncate(made.get(), bytes), 0);
+    return made;
+  };
+  const UniqueFd program(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  const UniqueFd without_seals = memory(about.st_size);
+  const UniqueFd of_another_size = memory(about.st_size + 1);
+  ASSERT_EQ(::fcntl(of_another_size.get(), F_ADD_SEALS, seals), 0);
+  for (const int descriptor :
+       {program.get(), without_seals.get(), of_another_size.get(), -1, 1'000'000}) {
     const auto opened = LifeLock::open(descriptor);
     ASSERT_FALSE(opened.ok());
     EXPECT_EQ(opened.status().message(), cat("descriptor ", descriptor, " is not a life lock"));
   }
-  ::close(file);
 }
 
 TEST(Proc, KnowsHowAProcessFailedBeforeItsParentHasWaited) {
