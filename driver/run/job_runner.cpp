@@ -270,7 +270,7 @@ AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
   };
   callbacks.on_work = [this, host](const agent_link::WorkReports& reports) {
     const auto entered = work_.reported(host, reports, Clock::now());
-    if (entered) handle(*entered);
+    if (const auto told = entered ? after_takeover(*entered) : std::nullopt) handle(*told);
     if (const auto saving = work_.saving(host, reports)) handle(*saving);
   };
   callbacks.on_activity_wanted = [this](const auto&) { report_.activity().request_from_worker(); };

@@ -78,6 +78,9 @@ void Takeover::relive(const Event& event, const std::vector<Action>& actions) {
 }
 
 void Takeover::answer(const Event& event) {
+  if (const auto* const entered = std::get_if<event::WorldEntered>(&event)) {
+    entered_ = std::max(entered_, entered->generation);
+  }
   const auto host = host_of(event);
   if (!host) return;
   if (std::holds_alternative<event::AgentGone>(event) ||
@@ -137,6 +140,9 @@ std::vector<Action> Takeover::unanswered(HostIndex host) const {
 }
 
 bool Takeover::is_known(const Event& event) const {
+  if (const auto* const entered = std::get_if<event::WorldEntered>(&event)) {
+    return entered->generation <= entered_;
+  }
   const auto host = host_of(event);
   const auto past = host ? pasts_.find(*host) : pasts_.end();
   return past != pasts_.end() && is_report(event) && past->second.reports.contains(text_of(event));

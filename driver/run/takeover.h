@@ -7,6 +7,7 @@
 // For the driver's thread.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -38,7 +39,7 @@ class Takeover {
   std::optional<event::AddressFound> address(HostIndex host) const;
   // What was asked of its agent, or for its sake, and was not answered: to be done once more.
   std::vector<Action> unanswered(HostIndex host) const;
-  // The job has had this report of an agent, which comes again.
+  // The job has had this report of an agent, or of the workers, which comes again.
   bool is_known(const Event& event) const;
 
  private:
@@ -55,6 +56,7 @@ class Takeover {
   std::map<HostIndex, Past> pasts_;
   std::set<HostIndex> looked_for_;
   std::optional<WorldDocument> proposed_;
+  std::uint64_t entered_ = 0;  // the newest generation of which the job has heard that it works
 };
 
 }  // namespace hvd::driver
