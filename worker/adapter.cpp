@@ -99,7 +99,8 @@ void check_memory(const Submission& work, const runtime::World& world) {
     check_pair(work, world);
     return;
   }
-  const bool input_is_read = work.collective != Kind::broadcast || work.root == world.rank();
+  const bool input_is_read =
+      work.leaves == nullptr && (work.collective != Kind::broadcast || work.root == world.rank());
   if (input_is_read) check_address(work, work.input, "input");
 
   const bool has_output = work.collective == Kind::allreduce ||
@@ -163,9 +164,11 @@ runtime::Entry entry_of(Submission work, const std::string& group, int group_siz
   request.group_size = group_size;
   request.ranks = std::move(work.ranks);
   request.by_members = work.by_members;
+  if (work.leaves) request.tree = work.leaves->tree->digest();
 
   entry.input = work.input.data;
   entry.output = work.output.data;
+  entry.leaves = std::move(work.leaves);
   if (work.allocate) {
     entry.allocate = [allocate = std::move(work.allocate), name = request.name](const auto& shape) {
       void* room = nullptr;

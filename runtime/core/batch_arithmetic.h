@@ -15,15 +15,20 @@ struct BatchArithmetic {
   ReduceOp op;
   double prescale;
   double postscale;
-  int ranks;
+  int ranks;  // the divisor of an average
 
   BatchArithmetic(const Request& request, int active_ranks)
       : type(request.type),
-        wire(wire_type(request.type, request.op, request.compression)),
+        wire(request.tree != 0 ? request.type
+                               : wire_type(request.type, request.op, request.compression)),
         op(request.op),
         prescale(request.prescale),
         postscale(request.postscale),
         ranks(active_ranks) {}
+  // Of the first entry of a batch: where it adds along a tree, that has the divisor.
+  BatchArithmetic(const Entry& entry, int active_ranks)
+      : BatchArithmetic(entry.request,
+                        entry.leaves ? entry.leaves->tree->divisor() : active_ranks) {}
 
   bool compressed() const { return wire != type; }
   // Whether reduced elements of the wire's type want finish() before they are unpacked.

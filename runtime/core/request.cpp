@@ -76,7 +76,7 @@ bool equal_except_name(const Request& one, const Request& another) {
     return std::tie(request.kind, request.type, request.op, request.root, request.prescale,
                     request.postscale, request.shape, request.on_host, request.compression,
                     request.process_set, request.group, request.group_size, request.ranks,
-                    request.by_members);
+                    request.by_members, request.tree);
   };
   return all_but_the_name(one) == all_but_the_name(another);
 }
@@ -134,6 +134,10 @@ Status check_values(const Request& request) {
       request.kind != Kind::remove_process_set) {
     return refuse("only process sets are added and removed by their members");
   }
+  const bool adds = request.kind == Kind::allreduce && request.on_host && request.prescale == 1.0 &&
+                    request.compression == Compression::none &&
+                    (request.op == ReduceOp::sum || request.op == ReduceOp::average);
+  if (request.tree != 0 && !adds) return refuse("it cannot add along a tree");
   if (request.process_set < 0) {
     return {Code::not_found, cat("invalid process set ", request.process_set)};
   }

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "runtime/core/failure.h"
 #include "runtime/core/link_speed.h"
+#include "runtime/core/sum_tree.h"
 
 namespace hvd::runtime {
 
@@ -55,6 +56,8 @@ struct Request {
   std::vector<int> ranks = {};
   bool by_members =
       false;  // add_process_set, remove_process_set: the other ranks do not ask for it
+  // allreduce: the digest of the tree along which it adds, that of Entry::leaves; 0: of its own.
+  std::uint64_t tree = 0;
 
   std::int64_t elements() const;
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(type); }
@@ -187,6 +190,8 @@ struct Entry {
   bool done_wakes_only = false;
   Device device = {};
   EntryTimes times = {};
+  // In place of an input; null: there is one. Leaves may be the output, and else do not overlap it.
+  std::shared_ptr<const TreeInput> leaves = {};
 
   // No function of the program is called except `done`, which only wakes a thread.
   bool is_plain() const { return done_wakes_only && !allocate && !ready; }

@@ -85,6 +85,9 @@ std::string difference(const Variant& one, const Variant& another) {
     return differ("compressions", "specified compression", compression_name(a.compression),
                   compression_name(b.compression));
   }
+  if (a.tree != b.tree) {
+    return differ("trees of additions", "had tree", a.tree, b.tree);
+  }
   if (a.group != b.group || a.group_size != b.group_size) {
     return differ("groups", "had the tensor in", group_text(a), group_text(b));
   }
@@ -148,6 +151,14 @@ CheckedRow check_consistency(MessageTable::Row row, const ResponseTensor* cached
         Code::invalid_argument,
         cat("send_recv \"", first.request.name, "\": ", tree.describe(agreement.joined.front()),
             " has joined, and neither sends nor receives any more")};
+    return agreement;
+  }
+
+  if (first.request.tree != 0 && !agreement.joined.empty()) {
+    agreement.error = {
+        Code::invalid_argument,
+        cat("allreduce \"", first.request.name, "\": ", tree.describe(agreement.joined.front()),
+            " has joined, and what it has of the sum is missing")};
     return agreement;
   }
 

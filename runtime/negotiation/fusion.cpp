@@ -24,7 +24,7 @@ bool may_share(const ReadyTensor& one, const ReadyTensor& another) {
   }
   if (a.kind == Kind::allgather) return true;
   return a.op == b.op && a.prescale == b.prescale && a.postscale == b.postscale &&
-         a.compression == b.compression;
+         a.compression == b.compression && a.tree == b.tree;
 }
 
 bool same_group(const ReadyTensor& one, const ReadyTensor& another) {

@@ -28,8 +28,8 @@ enum class Fusion {
 // Takes the next batch out of `ready`, which is not empty: its first tensor, and every later one
 // that may share a buffer with it while the batch stays within `threshold` bytes. Allreduces,
 // reducescatters and allgathers may, each with their own kind: of one process set, data type and
-// kind of memory, and of one operation, factors and compression where there is a reduction. Every
-// other operation is a batch of its own.
+// kind of memory, and of one operation, factors, compression and tree where there is a reduction.
+// Every other operation is a batch of its own.
 //
 // Tensors that do not fit are skipped and keep their order; the search ends when the taken and the
 // skipped tensors together exceed the threshold, so no tensor is overtaken by more than that.

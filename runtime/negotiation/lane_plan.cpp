@@ -13,7 +13,8 @@ constexpr std::uint32_t kMostNeeded = 1024;
 
 bool LanePlan::fits(const Request& request) {
   if (request.kind != Kind::allreduce || !request.on_host || !request.group.empty() ||
-      request.op == ReduceOp::adasum || request.compression != Compression::none) {
+      request.op == ReduceOp::adasum || request.compression != Compression::none ||
+      request.tree != 0) {
     return false;
   }
   const std::size_t bytes = Lane::payload_bytes(request);

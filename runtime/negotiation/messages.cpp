@@ -76,7 +76,8 @@ void write_request(WireWriter& out, const Request& request) {
       .i32(request.process_set)
       .boolean(request.by_members)
       .str(request.group)
-      .i32(request.group_size);
+      .i32(request.group_size)
+      .u64(request.tree);
   write_extents(out, request.shape);
   write_ranks(out, request.ranks);
 }
@@ -96,6 +97,7 @@ Request read_request(WireReader& in) {
   request.by_members = in.boolean();
   request.group = in.str();
   request.group_size = in.i32();
+  request.tree = in.u64();
   request.shape = read_extents(in);
   request.ranks = read_ranks(in);
   return request;

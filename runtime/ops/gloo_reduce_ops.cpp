@@ -1,5 +1,6 @@
 // allreduce and reducescatter.
 #include <algorithm>
+#include <deque>
 
 #include "base/text.h"
 #include "runtime/core/batch_arithmetic.h"
@@ -11,6 +12,7 @@
 #include "runtime/ops/gloo_operation.h"
 #include "runtime/ops/halving.h"
 #include "runtime/ops/hierarchy.h"
+#include "runtime/ops/pieces.h"
 #include "runtime/ops/ring.h"
 
 namespace hvd::runtime {
@@ -70,17 +72,25 @@ class GlooAllreduce final : public GlooOperation {
   void run(const Work& work, const Peers& peers) override {
     const Request& common = work.response.request();
     if (refuse_adasum(common, work.outcomes)) return;
-    const BatchArithmetic arithmetic(common, work.active.size());
+    const BatchArithmetic arithmetic(work.entries.front(), work.active.size());
     tensors_.clear();
     std::size_t elements = 0;
     for (std::size_t i = 0; i < work.entries.size(); ++i) {
       Entry& entry = work.entries[i];
       const auto count = static_cast<std::size_t>(entry.request.elements());
-      tensors_.push_back({static_cast<const std::byte*>(entry.input),
+      const bool has_leaf = entry.leaves && !entry.leaves->leaves.empty();
+      const void* const input = has_leaf ? entry.leaves->leaves.front() : entry.input;
+      tensors_.push_back({static_cast<const std::byte*>(input),
                           output_of(entry, entry.request.shape, work.outcomes[i]), count});
       elements += count;
     }
     if (elements == 0) return;
+    const auto& leaves = work.entries.front().leaves;
+    // Additions commute, so each allreduce adds up the tree of two ranks with a leaf each.
+    if (leaves &&
+        !(peers.size() == 2 && leaves->tree->leaves().size() == 2 && leaves->tree->slots() == 1)) {
+      return along_tree(arithmetic, *leaves->tree, work, peers);
+    }
     const auto node_peers = work.plan != nullptr ? mates_of(work, peers, scratch_) : nullptr;
     if (arithmetic.op == ReduceOp::adasum) {
       return through_buffer(arithmetic, elements, [&](std::byte* buffer) {
@@ -114,6 +124,129 @@ class GlooAllreduce final : public GlooOperation {
     } else {
       in_place(arithmetic, peers, work, node_peers.get());
     }
+  }
+
+  // Each rank gets its block of all leaves, adds it up, and gives the sum to all.
+  void along_tree(const BatchArithmetic& arithmetic, const SumTree& tree, const Work& work,
+                  const Peers& peers) {
+    trace::mark_choice(trace::Activity::direct);
+    const std::size_t element = size_of(arithmetic.type);
+    const auto is_packed = [&](const Tensor& tensor) {
+      return tensors_.size() > 1 && tensor.elements * element <= options().packed_bytes;
+    };
+    std::size_t packed = 0;
+    for (const auto& tensor : tensors_) {
+      if (is_packed(tensor)) packed += tensor.elements * element;
+    }
+
+    // Small tensors are packed, leaf for leaf, and their sums behind them.
+    const std::size_t slots = work.entries.front().leaves->leaves.size();
+    std::byte* at = buffer_.reserve((slots + 1) * packed);
+    std::byte* const sums = at + slots * packed;
+    std::vector<std::vector<Block>> leaves;  // by slot, then by rank
+    for (std::size_t slot = 0; slot <= slots; ++slot) {
+      const bool is_leaf = slot < slots;  // the last ones are the sums
+      std::vector<Part> parts{{is_leaf ? at : nullptr, sums, packed}};
+      for (std::size_t i = 0; i < tensors_.size(); ++i) {
+        const Tensor& tensor = tensors_[i];
+        const auto* const input =
+            !is_leaf ? nullptr
+                     : static_cast<const std::byte*>(work.entries[i].leaves->leaves[slot]);
+        const std::size_t bytes = tensor.elements * element;
+        if (!is_packed(tensor)) {
+          parts.push_back({input, tensor.output, bytes});
+        } else if (is_leaf) {
+          arithmetic.pack(input, at, tensor.elements);
+          at += bytes;
+        }
+      }
+      leaves.push_back(cut_into_blocks(parts, element, peers.size()));
+    }
+    const auto results = std::move(leaves.back());
+    leaves.pop_back();
+    add_up_block(arithmetic, tree, peers, leaves, results);
+
+    const auto gather =
+        choose_directly(work, sum_of_bytes(results)) ? direct_allgather : ring_allgather;
+    if (work.plan != nullptr) {
+      hierarchical_allgather(peers, *work.plan, *mates_of(work, peers, scratch_), results, gather);
+    } else {
+      gather(peers, results);
+    }
+    at = sums;
+    for (const auto& tensor : tensors_) {
+      if (!is_packed(tensor)) continue;
+      arithmetic.unpack(at, tensor.output, tensor.elements);
+      at += tensor.elements * element;
+    }
+  }
+
+  static std::size_t sum_of_bytes(const std::vector<Block>& blocks) {
+    std::size_t bytes = 0;
+    for (const auto& block : blocks) {
+      for (const auto& part : block) bytes += part.bytes;
+    }
+    return bytes;
+  }
+
+  // Of this rank, into its block of the results; the blocks of others go to them. `leaves`: those
+  // of this rank, by slot.
+  void add_up_block(const BatchArithmetic& arithmetic, const SumTree& tree, const Peers& peers,
+                    const std::vector<std::vector<Block>>& leaves,
+                    const std::vector<Block>& results) {
+    using PiecesOfBlocks = std::vector<std::vector<Piece>>;
+    const auto rank = static_cast<std::size_t>(peers.rank());
+    const PiecesOfBlocks pieces = pieces_of(results);
+    std::vector<PiecesOfBlocks> of_leaves;
+    for (const auto& blocks : leaves) of_leaves.push_back(pieces_of(blocks));
+    const auto& own = pieces[rank];
+    std::size_t own_bytes = 0;
+    for (const auto& piece : own) own_bytes += piece.bytes;
+
+    std::byte* at = scratch_.reserve(own_bytes * (tree.leaves().size() - leaves.size()));
+    std::vector<std::deque<Arrivals>> arrivals(static_cast<std::size_t>(peers.size()));
+    for (int distance = 1; distance < peers.size(); ++distance) {
+      const int from = peers.previous(distance);
+      std::vector<Arrivals::Place> places;
+      for (const auto& piece : own) {
+        for (int slot = 0; slot < tree.slots_of(from); ++slot) {
+          places.push_back({at, piece.bytes});
+          at += piece.bytes;
+        }
+      }
+      arrivals[static_cast<std::size_t>(from)].emplace_back(peers, from, std::move(places),
+                                                            nullptr);
+    }
+    Departures departures(peers);
+    for (int distance = 1; distance < peers.size(); ++distance) {
+      const int to = peers.next(distance);
+      const auto block = static_cast<std::size_t>(to);
+      for (std::size_t piece = 0; piece < pieces[block].size(); ++piece) {
+        for (const auto& leaf : of_leaves) {
+          departures.send(to, leaf[block][piece].input, leaf[block][piece].bytes);
+        }
+      }
+    }
+
+    const std::size_t element = size_of(arithmetic.type);
+    TreeAdder adder(tree, reduce_function(arithmetic.wire, arithmetic.op), element);
+    std::vector<const std::byte*> places(tree.leaves().size());
+    for (std::size_t piece = 0; piece < own.size(); ++piece) {
+      for (std::size_t leaf = 0; leaf < places.size(); ++leaf) {
+        const auto [from, slot] = tree.leaves()[leaf];
+        const bool is_own = from == peers.rank();
+        places[leaf] = is_own ? of_leaves[static_cast<std::size_t>(slot)][rank][piece].input
+                              : arrivals[static_cast<std::size_t>(from)].front().next();
+      }
+      const std::size_t count = own[piece].bytes / element;
+      for (std::size_t done = 0; done < count; done += adder.block()) {
+        const std::size_t length = std::min(adder.block(), count - done);
+        std::byte* const out = own[piece].result + done * element;
+        adder.add_up(places, done, length, out);
+        if (arithmetic.changes_sums()) arithmetic.finish(out, length);
+      }
+    }
+    departures.await();
   }
 
   // `node_peers`: null if it does not go by hosts.

@@ -35,7 +35,8 @@ class LibraryOperation : public Operation {
   std::string_view name() const final { return name_; }
   bool enabled(const Response& response, const Group& group) const final {
     return response.kind == kind_ && group.size() > 1 && response.joined.empty() &&
-           is_on_host(response) && bytes_of(response) <= INT_MAX && reduces(response, group);
+           is_on_host(response) && bytes_of(response) <= INT_MAX && response.request().tree == 0 &&
+           reduces(response, group);
   }
   Status execute(const Response& response, const Group& group, const Entries& entries,
                  std::span<Outcome> outcomes) final {

@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "base/text.h"
-#include "runtime/core/arithmetic.h"
+#include "runtime/core/batch_arithmetic.h"
 #include "runtime/ops/layout.h"
 
 namespace hvd::runtime {
@@ -18,6 +18,28 @@ void copy(std::byte* to, const void* from, std::size_t bytes) {
 void scale_twice(const Request& request, std::byte* data, std::size_t count) {
   scale(request.type, data, count, request.prescale);
   scale(request.type, data, count, request.postscale);
+}
+
+// Of a rank that has all leaves.
+void add_along_tree(Entry& entry, Outcome& outcome) {
+  const Request& request = entry.request;
+  const BatchArithmetic arithmetic(entry, 1);
+  const SumTree& tree = *entry.leaves->tree;
+  std::byte* const output = prepare_output(entry, request.shape, outcome);
+  if (!outcome.ok()) return;
+  std::vector<const std::byte*> leaves;
+  for (const auto& leaf : tree.leaves()) {
+    const void* const data = entry.leaves->leaves[static_cast<std::size_t>(leaf.slot)];
+    leaves.push_back(static_cast<const std::byte*>(data));
+  }
+  TreeAdder adder(tree, reduce_function(arithmetic.wire, arithmetic.op), size_of(request.type));
+  const auto count = static_cast<std::size_t>(request.elements());
+  for (std::size_t at = 0; at < count; at += adder.block()) {
+    const std::size_t length = std::min(adder.block(), count - at);
+    std::byte* const out = output + at * size_of(request.type);
+    adder.add_up(leaves, at, length, out);
+    if (arithmetic.changes_sums()) arithmetic.finish(out, length);
+  }
 }
 
 void same_shape(Entry& entry, Outcome& outcome, bool scaled) {
@@ -82,7 +104,11 @@ void run_alone(const Response& response, const Group& group, const Entries& entr
   for (std::size_t i = 0; i < entries.size(); ++i) {
     switch (response.kind) {
       case Kind::allreduce:
-        same_shape(entries[i], outcomes[i], true);
+        if (entries[i].leaves) {
+          add_along_tree(entries[i], outcomes[i]);
+        } else {
+          same_shape(entries[i], outcomes[i], true);
+        }
         break;
       case Kind::allgather:
         same_shape(entries[i], outcomes[i], false);

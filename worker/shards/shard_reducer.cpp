@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
@@ -26,12 +25,9 @@
 namespace hvd {
 namespace {
 
-using worker::Addition;
 using worker::Allotment;
 using worker::Subtree;
 
-// Sums are made in pieces that stay in the cache.
-constexpr std::size_t kBlockBytes = 8 << 10;
 constexpr std::chrono::hours kLongWait{1};
 
 // A place for each element of one type, of all gradients of that type.
@@ -43,52 +39,40 @@ struct PlacedGradient {
 
 // How the shards of a step lie on the ranks of one world.
 struct Layout {
-  // A subtree that a rank sends: in this round, as the one with this place among those of the
-  // round.
-  struct Part {
-    Subtree tree;
-    std::size_t round = 0;
-    std::size_t place = 0;
-  };
-
   int rank = 0;
   int size = 1;
-  std::vector<int> missing;         // shards that this rank is to compute, ascending
-  std::size_t rounds = 0;           // the most subtrees of one rank
-  std::vector<Part> parts;          // all subtrees, in the order of their shards
-  std::vector<Addition> additions;  // of the parts
+  std::vector<int> missing;                      // shards that this rank is to compute, ascending
+  std::shared_ptr<const runtime::SumTree> tree;  // its leaves: the subtrees that the ranks have
 
   Layout(int shards, int own_rank, const Allotment& allotment)
       : rank(own_rank),
         size(static_cast<int>(allotment.kept.size())),
         missing(allotment.missing[static_cast<std::size_t>(own_rank)]) {
-    std::vector<std::size_t> places;  // so far, by round
-    for (std::size_t other = 0; other < allotment.kept.size(); ++other) {
-      std::vector<ShardRange> some = allotment.kept[other];
-      for (const int shard : allotment.missing[other]) some.push_back({shard, shard + 1});
-      const auto subtrees = worker::subtrees_of(shards, some);
-      rounds = std::max(rounds, subtrees.size());
-      places.resize(rounds);
-      for (std::size_t round = 0; round < subtrees.size(); ++round) {
-        parts.push_back({subtrees[round], round, places[round]++});
+    struct Part {
+      Subtree tree;
+      runtime::SumTree::Leaf leaf;
+    };
+    std::vector<Part> parts;
+    for (int other = 0; other < size; ++other) {
+      const auto index = static_cast<std::size_t>(other);
+      std::vector<ShardRange> some = allotment.kept[index];
+      for (const int shard : allotment.missing[index]) some.push_back({shard, shard + 1});
+      int slot = 0;
+      for (const auto& subtree : worker::subtrees_of(shards, some)) {
+        parts.push_back({subtree, {other, slot++}});
       }
     }
 
     std::sort(parts.begin(), parts.end(),
               [](const Part& one, const Part& two) { return one.tree.first < two.tree.first; });
     std::vector<Subtree> trees;
-    for (const auto& part : parts) trees.push_back(part.tree);
-    additions = worker::additions_of({0, shards}, trees);
-  }
-
-  // The elements of which a rank makes the sum.
-  std::size_t first_of(int owner, std::size_t elements) const {
-    const auto whole = (elements + runtime::kReduceGrain - 1) / runtime::kReduceGrain;
-    const auto at = whole * static_cast<std::size_t>(owner) / static_cast<std::size_t>(size);
-    return std::min(elements, at * runtime::kReduceGrain);
-  }
-  std::size_t count_of(int owner, std::size_t elements) const {
-    return first_of(owner + 1, elements) - first_of(owner, elements);
+    std::vector<runtime::SumTree::Leaf> leaves;
+    for (const auto& part : parts) {
+      trees.push_back(part.tree);
+      leaves.push_back(part.leaf);
+    }
+    tree = std::make_shared<const runtime::SumTree>(
+        std::move(leaves), worker::additions_of({0, shards}, trees), shards);
   }
 };
 
@@ -120,26 +104,6 @@ bool has_ended(const Work& work, TimePoint until, FirstError& error) {
   error.keep([&] { ended = work->wait_until(until); });
   return ended;
 }
-
-// Memory for what a collective brings, kept from step to step: that of a new tensor costs a page
-// fault for each page.
-class Arrivals {
- public:
-  // This object must live until the work is done.
-  Work start(adapter::Submission work, std::string name) {
-    const std::size_t element_bytes = size_of(work.input.type);
-    work.allocate = [this, element_bytes](const std::vector<std::int64_t>& shape) -> void* {
-      const auto bytes = static_cast<std::size_t>(shape.front()) * element_bytes;
-      if (memory_.size() < std::max<std::size_t>(1, bytes)) memory_.resize(bytes + 1);
-      return memory_.data();
-    };
-    return worker::start(std::move(work), std::move(name), worker::Room::given);
-  }
-  std::byte* data() { return memory_.data(); }
-
- private:
-  std::vector<std::byte> memory_;
-};
 
 // The gradients of one type: their sums of this step, and what becomes of them.
 class TypeSum {
@@ -198,65 +162,36 @@ class TypeSum {
   // Nothing is in flight.
   void end() { works_.clear(); }
 
-  // Each rank gets all subtrees of its part of the elements ...
-  void hand_out(const Layout& layout, const ProcessSet& set) {
-    std::vector<std::int64_t> splits;
-    for (int rank = 0; rank < layout.size; ++rank) {
-      splits.push_back(static_cast<std::int64_t>(layout.count_of(rank, elements_)));
-    }
-    const std::vector<std::int64_t> nothing(splits.size(), 0);
-    for (std::size_t round = 0; round < layout.rounds; ++round) {
-      const bool has_one = round < sums_.size();
+  // The sum of all subtrees of all ranks goes into the memory of the gradients. `aside`: not before
+  // spread(), since the caller has that memory back while this goes on.
+  void reduce(const Layout& layout, ReduceOp op, const ProcessSet& set, bool aside) {
+    is_aside_ = aside;
+    if (aside) results_.resize(elements_ * element_bytes_);
+    for (const auto& gradient : gradients_) {
+      runtime::TreeInput input{layout.tree, {}};
+      for (auto& sum : sums_) input.leaves.push_back(element(sum.memory, gradient.at));
       adapter::Submission work;
-      work.collective = Collective::alltoall;
-      work.input = {has_one ? sums_[round].memory.data() : nullptr,
-                    {has_one ? static_cast<std::int64_t>(elements_) : 0},
-                    type_};
-      work.splits = has_one ? splits : nothing;
+      work.collective = Collective::allreduce;
+      work.input = {nullptr, gradient.tensor.shape, type_};
+      work.output = gradient.tensor;
+      if (aside) work.output.data = element(results_, gradient.at);
+      work.leaves = std::make_shared<const runtime::TreeInput>(std::move(input));
+      work.op = op;
       work.process_set = set;
-      if (arrivals_.size() == round) arrivals_.emplace_back();
-      works_.push_back(arrivals_[round].start(std::move(work), cat(name_, ".", round)));
+      works_.push_back(
+          worker::start(std::move(work), cat(name_, ".", gradient.name), worker::Room::given));
+    }
+  }
+  void spread() {
+    if (!is_aside_) return;
+    for (auto& gradient : gradients_) {
+      std::memcpy(gradient.tensor.data, element(results_, gradient.at), gradient.tensor.bytes());
     }
   }
   // Whether nothing is in flight any more.
   bool has_ended(TimePoint until, FirstError& error) const {
     return std::all_of(works_.begin(), works_.end(),
                        [&](const auto& work) { return hvd::has_ended(work, until, error); });
-  }
-
-  // ... adds them up along the tree, divides the sum by `divisor`, and tells all.
-  void add_up(const Layout& layout, int divisor, const ProcessSet& set) {
-    const std::size_t count = layout.count_of(layout.rank, elements_);
-    works_.clear();
-    const auto parts = parts_in_order(layout, count);
-
-    const std::size_t block = kBlockBytes / element_bytes_;
-    for (std::size_t at = 0; at < count; at += block) {
-      const std::size_t length = std::min(block, count - at);
-      for (const auto& addition : layout.additions) {
-        std::byte* const left = parts[addition.left] + at * element_bytes_;
-        add_(left, left, parts[addition.right] + at * element_bytes_, length);
-      }
-    }
-
-    std::byte* const sum = count > 0 ? parts.front() : nullptr;
-    if (divisor > 1 && count > 0) runtime::divide(type_, sum, count, divisor);
-    adapter::Submission work;
-    work.collective = Collective::allgather;
-    work.input = {sum, {static_cast<std::int64_t>(count)}, type_};
-    work.process_set = set;
-    works_.push_back(gathered_.start(std::move(work), cat(name_, ".sum")));
-  }
-  // To the memory of the gradients.
-  void spread() { spread_from(gathered_.data()); }
-  // The same in a world of one.
-  void spread_own(int divisor) {
-    spread_from(sums_.front().memory.data());
-    if (divisor == 1) return;
-    for (auto& gradient : gradients_) {
-      runtime::divide(type_, gradient.tensor.data,
-                      static_cast<std::size_t>(gradient.tensor.elements()), divisor);
-    }
   }
 
  private:
@@ -289,23 +224,6 @@ class TypeSum {
     sums_.insert(behind, {tree, std::move(memory)});
   }
 
-  // Where the part of each subtree has arrived, in the order of their shards.
-  std::vector<std::byte*> parts_in_order(const Layout& layout, std::size_t count) {
-    std::vector<std::byte*> parts;
-    for (const auto& part : layout.parts) {
-      auto* const first = arrivals_[part.round].data();
-      parts.push_back(first + part.place * count * element_bytes_);
-    }
-    return parts;
-  }
-
-  void spread_from(const std::byte* sum) {
-    for (auto& gradient : gradients_) {
-      std::memcpy(gradient.tensor.data, sum + gradient.at * element_bytes_,
-                  gradient.tensor.bytes());
-    }
-  }
-
   DataType type_;
   std::string name_;
   runtime::ReduceFunction add_;
@@ -314,8 +232,8 @@ class TypeSum {
   std::vector<PlacedGradient> gradients_;
   std::vector<SubtreeSum> sums_;              // of this step, in the order of their shards
   std::vector<std::vector<std::byte>> free_;  // memory for others
-  std::deque<Arrivals> arrivals_;             // of each round
-  Arrivals gathered_;
+  std::vector<std::byte> results_;
+  bool is_aside_ = false;
   std::vector<Work> works_;  // in flight, or ended
 };
 
@@ -398,25 +316,22 @@ class ShardReducer::Impl {
     ++next_;
   }
 
-  bool synchronize_until(TimePoint until) {
+  // `blocks`: it is called until it returns true or throws.
+  bool synchronize_until(TimePoint until, bool blocks) {
     if (!in_flight()) {
       begin_if_not();
       if (!is_over()) {
         throw InvalidArgumentError(cat("ShardReducer::synchronize(): ", next_text()));
       }
-      if (layout_->size == 1) {
-        for (auto& [type, sum] : sums_) sum.spread_own(divisor());
-        if (ledger_ != nullptr) ledger_->add_samples(samples_);
-        end();
-        return true;
-      }
-      hand_out();
+      reduce(!blocks);
     }
 
-    if (!advance(until)) return false;
+    if (!has_ended(until)) return false;
     if (!error_.is_there()) {
-      each([](TypeSum& sum) { sum.spread(); });
-      if (ledger_ != nullptr) error_.keep([&] { note(samples_work_->take().front().tensor); });
+      for (auto& [type, sum] : sums_) sum.spread();
+      if (samples_work_) {
+        error_.keep([&] { note(samples_work_->take().front().tensor); });
+      }
     }
     const FirstError error = std::exchange(error_, {});
     end();
@@ -424,7 +339,7 @@ class ShardReducer::Impl {
     return true;
   }
 
-  bool in_flight() const { return phase_ == Phase::handing_out || phase_ == Phase::gathering; }
+  bool in_flight() const { return phase_ == Phase::reducing; }
 
   void reset() {
     wait_for_all();
@@ -435,7 +350,7 @@ class ShardReducer::Impl {
 
  private:
   // A step is idle until its first call, and again at its end.
-  enum class Phase { idle, collecting, handing_out, gathering };
+  enum class Phase { idle, collecting, reducing };
   struct Place {
     DataType type = DataType::float32;
     std::size_t index = 0;  // among the gradients of its type
@@ -555,21 +470,11 @@ class ShardReducer::Impl {
     ledger_->add_samples(samples);
   }
 
-  int divisor() const { return options_.op == Average ? options_.shards : 1; }
-
-  template <typename Step>
-  void each(const Step& step) {
-    for (auto& one : sums_) error_.keep([&] { step(one.second); });
-  }
-  template <typename Step>
-  bool all(const Step& step) {
-    return std::all_of(sums_.begin(), sums_.end(),
-                       [&](const auto& one) { return step(one.second); });
-  }
-
-  void hand_out() {
-    phase_ = Phase::handing_out;
-    each([&](TypeSum& sum) { sum.hand_out(*layout_, options_.process_set); });
+  void reduce(bool aside) {
+    phase_ = Phase::reducing;
+    for (auto& [type, sum] : sums_) {
+      error_.keep([&] { sum.reduce(*layout_, options_.op, options_.process_set, aside); });
+    }
     if (ledger_ == nullptr) return;
     sent_samples_ = sample_numbers();
     error_.keep([&] {
@@ -581,28 +486,16 @@ class ShardReducer::Impl {
           worker::start(std::move(work), cat(options_.name, ".samples"), worker::Room::made);
     });
   }
-  // Whether all is there, or an error and nothing in flight.
-  bool advance(TimePoint until) {
-    if (phase_ == Phase::handing_out) {
-      if (!all([&](const TypeSum& sum) { return sum.has_ended(until, error_); })) {
-        return false;
-      }
-      if (error_.is_there()) return samples_are_there(until);
-      phase_ = Phase::gathering;
-      each([&](TypeSum& sum) { sum.add_up(*layout_, divisor(), options_.process_set); });
-    }
-    return all([&](const TypeSum& sum) { return sum.has_ended(until, error_); }) &&
-           samples_are_there(until);
-  }
-  bool samples_are_there(TimePoint until) {
-    return !samples_work_ || has_ended(samples_work_, until, error_);
+  // Whether nothing is in flight any more.
+  bool has_ended(TimePoint until) {
+    return std::all_of(sums_.begin(), sums_.end(),
+                       [&](const auto& one) { return one.second.has_ended(until, error_); }) &&
+           (!samples_work_ || hvd::has_ended(samples_work_, until, error_));
   }
   // It has the memory that collectives read and write.
   void wait_for_all() {
     if (!in_flight()) return;
-    while (!all([&](const TypeSum& sum) {
-      return sum.has_ended(Clock::now() + kLongWait, error_);
-    }) || !samples_are_there(Clock::now() + kLongWait)) {
+    while (!has_ended(Clock::now() + kLongWait)) {
     }
   }
 
@@ -637,11 +530,11 @@ void ShardReducer::ready(int shard, std::span<const std::int64_t> samples) {
   impl_->ready(shard, samples);
 }
 void ShardReducer::synchronize() {
-  while (!impl_->synchronize_until(Clock::now() + kLongWait)) {
+  while (!impl_->synchronize_until(Clock::now() + kLongWait, true)) {
   }
 }
 bool ShardReducer::synchronize_for(std::chrono::milliseconds timeout) {
-  return impl_->synchronize_until(Clock::now() + timeout);
+  return impl_->synchronize_until(Clock::now() + timeout, false);
 }
 bool ShardReducer::in_flight() const { return impl_->in_flight(); }
 void ShardReducer::reset() { impl_->reset(); }

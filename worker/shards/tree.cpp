@@ -5,6 +5,9 @@
 #include <cstdint>
 
 namespace hvd::worker {
+
+using runtime::Addition;
+
 namespace {
 
 // Whether each shard is one of these.

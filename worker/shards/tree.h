@@ -8,6 +8,8 @@
 
 #include <hvd/shards.h>
 
+#include "runtime/core/sum_tree.h"
+
 namespace hvd::worker {
 
 // A subtree, by the shards below it.
@@ -25,17 +27,9 @@ Subtree parent_of(const Subtree& left_or_right, const Subtree& sibling);
 // what a rank with these shards can add up by itself.
 std::vector<Subtree> subtrees_of(int shards, const std::vector<ShardRange>& some);
 
-// Adds the subtree `right` to `left`, by their places among subtrees in the order of their shards.
-// The sum stands in the place of `left`.
-struct Addition {
-  std::size_t left = 0;
-  std::size_t right = 0;
-  friend bool operator==(const Addition&, const Addition&) = default;
-};
-
 // The additions that make the whole tree of subtrees which lie beside each other and are all of it.
 // They are the same numbers that are added whatever the subtrees are.
-std::vector<Addition> additions_of(const Subtree& tree, const std::vector<Subtree>& parts);
+std::vector<runtime::Addition> additions_of(const Subtree& tree, const std::vector<Subtree>& parts);
 
 // Who has which shards of a step, by rank, and who is still to compute which.
 struct Allotment {

@@ -84,6 +84,15 @@ TEST(Coordinator, ARankThatHasJoinedSendsNothing) {
   says(world.only(), "has joined, and neither sends nor receives any more");
 }
 
+TEST(Coordinator, ASumAlongATreeLacksWhatARankHadThatHasJoined) {
+  World world(3);
+  auto sum = tensor("s");
+  sum.tree = 5;
+  for (const int rank : {0, 1}) ASSERT_TRUE(world.submit(rank, sum).ok());
+  ASSERT_TRUE(world.join(2).ok());
+  says(world.only(), "has joined, and what it has of the sum is missing");
+}
+
 TEST(Coordinator, ASendHasNoPlaceInTheOrderOfADeterministicWorld) {
   World world(3, {1024, milliseconds(5), true});
   ASSERT_TRUE(world.submit(0, test::send_recv("s", 1, 0)).ok());

@@ -89,6 +89,7 @@ TEST(Fusion, EveryThingThatBatchesCannotShareKeepsTensorsApart) {
   EXPECT_TRUE(apart([](ReadyTensor& r) { own(r).request.on_host = false; }));
   EXPECT_TRUE(apart([](ReadyTensor& r) { own(r).request.compression = Compression::float16; }));
   EXPECT_TRUE(apart([](ReadyTensor& r) { own(r).request.op = ReduceOp::adasum; }));
+  EXPECT_TRUE(apart([](ReadyTensor& r) { own(r).request.tree = 1; }));
   EXPECT_TRUE(apart([](ReadyTensor& r) { r.joined = {1}; }));
   EXPECT_TRUE(apart([](ReadyTensor& r) { own(r).request.kind = Kind::reducescatter; }));
   EXPECT_FALSE(apart([](ReadyTensor& r) { own(r).request.shape = {2, 2}; }));

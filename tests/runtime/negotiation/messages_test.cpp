@@ -22,6 +22,7 @@ std::vector<Request> some_requests() {
   a.prescale = 0.125;
   a.postscale = -3;
   a.shape = {3, 0, 1LL << 40};
+  a.tree = 1ULL << 63;
   Request b;
   b.name = "b";
   b.kind = Kind::broadcast;

@@ -176,8 +176,23 @@ void mistakes() {
   check::say_ok();
 }
 
+// The last rank takes no part any more.
+void joined() {
+  hvd::init();
+  Floats weight(3, 1.0F);
+  hvd::ShardReducer reducer({.shards = 16});
+  reducer.add("weight", weight);
+  if (hvd::rank() < hvd::size() - 1) {
+    for (const int shard : reducer.own()) reducer.ready(shard);
+    check::throws<hvd::InvalidArgumentError>("a rank has joined", {"has joined"},
+                                             [&] { reducer.synchronize(); });
+  }
+  hvd::join();
+  check::say_ok();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  return check::run(argc, argv, {{"work", work}, {"mistakes", mistakes}, {"loss", loss}});
+  return check::run(argc, argv, {{"joined", joined}, {"work", work}, {"mistakes", mistakes}, {"loss", loss}});
 }

@@ -14,10 +14,15 @@ class ShardReducerTest : public JobTest {
 };
 
 TEST_F(ShardReducerTest, TheSumHasTheSameBitsInWorldsOfAnySize) {
-  for (const int ranks : {1, 2, 3, 4, 5}) expect_all_ok(ranks, {program_, "work"});
+  for (const int ranks : {1, 2, 3, 4, 5, 6}) expect_all_ok(ranks, {program_, "work"});
 }
 
 TEST_F(ShardReducerTest, WorksWithoutHvdrunToo) { expect_ok_alone({program_, "work"}); }
+
+// Not a sum without the shards of some.
+TEST_F(ShardReducerTest, ARankThatHasJoinedIsAnError) {
+  for (const int ranks : {2, 3}) expect_all_ok(ranks, {program_, "joined"});
+}
 
 TEST_F(ShardReducerTest, ALossInTheMiddleOfAStepRedoesTheShardsThatWereLost) {
   const ExitStatus end = run_job({"-np", "4", "--min-np", "2", program_, "loss"});

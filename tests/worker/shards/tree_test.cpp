@@ -87,6 +87,52 @@ TEST(ShardTree, IsTheSameInEveryWorld) {
   }
 }
 
+// Commutes, as additions do, and is not associative.
+std::uint64_t combined(std::uint64_t a, std::uint64_t b) { return (a ^ b) * 31 + (a + b) * 7 + 1; }
+void combine(void* out, const void* a, const void* b, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    static_cast<std::uint64_t*>(out)[i] = combined(static_cast<const std::uint64_t*>(a)[i],
+                                                   static_cast<const std::uint64_t*>(b)[i]);
+  }
+}
+std::uint64_t combined_tree(const Subtree& tree) {
+  if (tree.size() == 1) return static_cast<std::uint64_t>(tree.first) + 2;
+  const int middle = split_of(tree);
+  return combined(combined_tree({tree.first, middle}), combined_tree({middle, tree.last}));
+}
+
+// As an allreduce does it, block by block, also into the memory of a leaf.
+TEST(ShardTree, IsAddedUpFromTheSubtreesOfAllRanks) {
+  for (int shards = 1; shards <= kMostShards; ++shards) {
+    for (int size = 1; size <= kMostRanks; ++size) {
+      std::vector<Subtree> trees;
+      std::vector<runtime::SumTree::Leaf> leaves;
+      for (int rank = 0; rank < size; ++rank) {
+        int slot = 0;
+        for (const auto& tree : subtrees_within(shards, shards_of(shards, rank, size))) {
+          trees.push_back(tree);
+          leaves.push_back({rank, slot++});
+        }
+      }
+      const runtime::SumTree sum(leaves, additions_of({0, shards}, trees), shards);
+      std::vector<std::vector<std::uint64_t>> values;
+      std::vector<const std::byte*> places;
+      for (const auto& tree : trees) {
+        values.emplace_back(5, combined_tree(tree));
+        places.push_back(reinterpret_cast<const std::byte*>(values.back().data()));
+      }
+      runtime::TreeAdder adder(sum, combine, sizeof(std::uint64_t));
+      auto& out = values[values.size() / 2];
+      adder.add_up(places, 1, 3, reinterpret_cast<std::byte*>(out.data() + 1));
+      const std::uint64_t expected = combined_tree({0, shards});
+      ASSERT_EQ(std::vector<std::uint64_t>(out.begin() + 1, out.begin() + 4),
+                std::vector<std::uint64_t>(3, expected))
+          << shards << " shards, " << size << " ranks";
+      ASSERT_NE(sum.digest(), 0U);
+    }
+  }
+}
+
 // Ranks are lost in the middle of a step, again and again, and others come.
 TEST(ShardTree, IsTheSameAfterLossesAndNothingIsDoneTwice) {
   std::mt19937 random(5);

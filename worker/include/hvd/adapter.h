@@ -25,6 +25,10 @@
 #include <hvd/tensor.h>
 #include <hvd/types.h>
 
+namespace hvd::runtime {
+struct TreeInput;
+}
+
 namespace hvd::adapter {
 
 // The outcome of a submission. Valid during the callback.
@@ -61,6 +65,9 @@ struct Submission {
   std::vector<int> ranks = {};            // add_process_set; send_recv: the sender, the receiver
   ProcessSet process_set = {};            // remove_process_set: which one
   bool by_members = false;                // add_process_set: its members alone call it
+  // allreduce: what it adds up along a tree, in place of an input, which has no data then. For hvd
+  // itself: ShardReducer.
+  std::shared_ptr<const runtime::TreeInput> leaves = {};
 };
 
 // Throws what hvd/error.h says if this can never be done; `done` is not called then. Errors that

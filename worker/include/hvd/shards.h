@@ -128,7 +128,8 @@ struct ShardReducerOptions {
 // Ownership: the memory of gradients is the caller's, of the host, and read by ready() and written
 // by synchronize() only: when it returns, hvd uses none of it. The reducer has as many bytes as all
 // gradients for each subtree that a rank has: one where shards / size is a power of two, at most
-// 2 log2(shards), more in a step that is repeated, and twice those while it synchronizes.
+// 2 log2(shards), more in a step that is repeated; and as many again for synchronize_for(), which
+// gives the memory of the gradients back while it goes on.
 //
 // For one thread. Errors are those of hvd/error.h; after one that synchronize() throws the values
 // of the gradients are not defined.
