@@ -160,7 +160,7 @@ class Planner {
       call.root = random_.between(0, static_cast<int>(ranks.size()) - 1);
     } while (std::find(joined.begin(), joined.end(), ranks[static_cast<std::size_t>(call.root)]) !=
              joined.end());
-    if (call.reduces()) make_reduction(call);
+    if (call.reduces()) make_reduction(call, joined.empty());
     if (call.kind == Kind::barrier) {
       call.tensors.push_back({std::vector<std::int64_t>(ranks.size()), {}, false, {}});
       return call;
@@ -187,11 +187,16 @@ class Planner {
     return call;
   }
 
-  void make_reduction(CallPlan& call) {
+  void make_reduction(CallPlan& call, bool no_joined) {
     call.op = random_.one_of<ReduceOp>({ReduceOp::average, ReduceOp::sum, ReduceOp::sum,
                                         ReduceOp::min, ReduceOp::max, ReduceOp::product});
     if (call.kind == Kind::allreduce && is_floating_point(call.type) && random_.percent(15)) {
       call.op = ReduceOp::adasum;
+      return;
+    }
+    const bool adds = call.op == ReduceOp::sum || call.op == ReduceOp::average;
+    if (call.kind == Kind::allreduce && adds && no_joined && random_.percent(20)) {
+      call.leaves = random_.between(1, 3);
       return;
     }
     if (call.op == ReduceOp::product) return;  // with factors it would leave the types' range
@@ -385,6 +390,7 @@ std::string call_text(const Plan& plan, const CallPlan& call) {
   if (call.kind == Kind::broadcast) {
     text += cat(" from rank ", plan.sets[call.set].ranks[static_cast<std::size_t>(call.root)]);
   }
+  if (call.leaves > 0) text += cat(", along a tree of up to ", call.leaves, " leaves of a rank");
   if (call.prescale != 1.0) text += cat(", prescale ", call.prescale);
   if (call.postscale != 1.0) text += cat(", postscale ", call.postscale);
   if (call.compression == Compression::float16) text += ", as float16";

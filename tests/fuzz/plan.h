@@ -69,6 +69,7 @@ struct CallPlan {
   bool in_place = false;
   InHeap in_heap = InHeap::none;    // the outputs
   bool allocated = false;           // the output is allocated by a callback
+  int leaves = 0;                   // the most of a rank, along a tree of additions; 0: none
   std::vector<TensorPlan> tensors;  // several: a group
 
   bool is_in_heap(int position) const {

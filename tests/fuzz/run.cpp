@@ -70,6 +70,7 @@ struct Memory {
   explicit Memory(bool in_heap) : output(test::HeapMemory::get(in_heap)) {}
 
   Bytes input;                         // unused in place
+  std::vector<Bytes> more_leaves = {};  // beside the input, which is the first one
   std::pmr::vector<std::byte> output;  // with guards around it
   std::size_t size = 0;                // of the output proper
   std::byte* begin() { return output.data() + kGuard; }
@@ -260,6 +261,7 @@ class Rank {
       entry.input = memory.input.data();
       if (!call.allocated) memory.make_output(size, size);
     }
+    if (call.leaves > 0) give_leaves(expected, i, position, memory, entry);
     entry.output = call.allocated ? nullptr : memory.begin();
     if (call.allocated) {
       entry.allocate = [&memory, type = call.type](const std::vector<std::int64_t>& shape) {
@@ -270,6 +272,26 @@ class Rank {
     }
     if (!tensor.splits.empty()) entry.splits = tensor.splits[static_cast<std::size_t>(position)];
     return entry;
+  }
+
+  static void give_leaves(const Expected& expected, std::size_t tensor, int position,
+                          Memory& memory, Entry& entry) {
+    const CallPlan& call = expected.call();
+    const test::LeavesOfInputs leaves(expected.active_ranks(), call.leaves);
+    runtime::TreeInput input{leaves.tree, {}};
+    auto* const first = static_cast<std::byte*>(const_cast<void*>(entry.input));
+    for (const auto& leaf : leaves.of_rank[static_cast<std::size_t>(position)]) {
+      Bytes bytes = leaf.of(expected.input(tensor, leaf.input), size_of(call.type));
+      if (input.leaves.empty()) {
+        std::copy(bytes.begin(), bytes.end(), first);
+        input.leaves.push_back(first);
+      } else {
+        input.leaves.push_back(memory.more_leaves.emplace_back(std::move(bytes)).data());
+      }
+    }
+    entry.request.tree = leaves.tree->digest();
+    entry.leaves = std::make_shared<const runtime::TreeInput>(std::move(input));
+    entry.input = nullptr;
   }
 
   void end(InFlight& one) {

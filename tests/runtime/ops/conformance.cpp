@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "base/text.h"
 #include "runtime/ops/layout.h"
@@ -27,7 +28,8 @@ std::string Call::text() const {
   for (const int rank : joined) joined_text += cat(" joined:", rank);
   return cat(kind_name(kind), " ", runtime::op_name(op), " of ", runtime::type_name(type),
              join(shape_texts, "+"), in_place ? " in place" : "", allocated ? " allocated" : "",
-             uneven ? " with splits" : "", cached ? *cached ? " cached" : " new" : "",
+             uneven ? " with splits" : "",
+             along_tree ? " along a tree" : "", cached ? *cached ? " cached" : " new" : "",
              " compression ", static_cast<int>(compression), " factors ", prescale, ", ", postscale,
              " root ", root, " of ranks ", join(rank_texts, ","), joined_text);
 }
@@ -187,6 +189,7 @@ struct Memory {
   std::pmr::vector<std::byte> input;
   std::pmr::vector<std::byte> output;
   Bytes before;  // what the input was
+  std::vector<Bytes> more_leaves = {};
   std::size_t input_at = 0;
 };
 
@@ -228,6 +231,26 @@ Memory memory_of(const Call& call, const View& view, std::size_t tensor,
   return memory;
 }
 
+// In place of the entry's input, of which the first leaf has the memory.
+void give_leaves(const LeavesOfInputs& leaves, const Call& call, const View& view,
+                 std::size_t tensor, Memory& memory, Entry& entry) {
+  runtime::TreeInput input{leaves.tree, {}};
+  auto* const first = static_cast<std::byte*>(const_cast<void*>(entry.input));
+  for (const auto& leaf : leaves.of_rank[static_cast<std::size_t>(view.position())]) {
+    Bytes bytes = leaf.of(encode(call.type, view.input(tensor, leaf.input)), size_of(call.type));
+    if (input.leaves.empty()) {
+      std::copy(bytes.begin(), bytes.end(), first);
+      input.leaves.push_back(first);
+      memory.before = std::move(bytes);
+    } else {
+      input.leaves.push_back(memory.more_leaves.emplace_back(std::move(bytes)).data());
+    }
+  }
+  entry.request.tree = leaves.tree->digest();
+  entry.leaves = std::make_shared<const runtime::TreeInput>(std::move(input));
+  entry.input = nullptr;
+}
+
 void check_values(const Call& call, const Values& wanted, const Bytes& bytes,
                   const std::string& where) {
   if (call.tolerance == 0) {
@@ -259,11 +282,15 @@ void run_and_check(RankUnderTest& self, int rank, const Call& call) {
   group.id = call.ranks.size() > 1 && call.ranks.front() != 0 ? 7 : runtime::kGlobalSet;
   group.ranks = call.ranks;
   group.rank = view.position();
+  // One leaf of each rank, or several.
+  std::optional<LeavesOfInputs> leaves;
+  if (call.along_tree) leaves.emplace(view.set_size(), call.op == ReduceOp::sum ? 1 : 3);
   std::vector<Memory> memories;
   std::vector<Entry> entries;
   memories.reserve(call.shapes.size());
   for (std::size_t i = 0; i < call.shapes.size(); ++i) {
     runtime::ResponseTensor tensor{request_of(call, i, view.shape(i, 0)), {}};
+    if (leaves) tensor.request.tree = leaves->tree->digest();
     if (call.kind == Kind::allgather || call.kind == Kind::alltoall) {
       for (int from = 0; from < view.set_size(); ++from) {
         tensor.first_extents.push_back(view.shape(i, from).front());
@@ -295,6 +322,7 @@ void run_and_check(RankUnderTest& self, int rank, const Call& call) {
       };
     }
     if (call.kind == Kind::alltoall && call.uneven) entry.splits = view.splits(i, view.position());
+    if (leaves) give_leaves(*leaves, call, view, i, memory, entry);
     entries.push_back(std::move(entry));
   }
   std::vector<Outcome> outcomes(entries.size());

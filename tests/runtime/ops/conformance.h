@@ -64,6 +64,7 @@ struct Backend {
   using Body = std::function<void(int rank, RankUnderTest& self)>;
   std::function<void(RanksAs how, int size, const Body& body)> on_ranks;
   bool adasum = true;  // it does that, too
+  bool along_tree = false;  // sums and averages go along trees of additions, and nothing else
 };
 
 // Tensors of one call, as one rank has them. Inputs are made from the rank's number, so that every
@@ -79,6 +80,7 @@ struct Call {
   bool in_place = false;
   bool allocated = false;           // the output is asked for
   bool uneven = false;              // alltoall: with splits
+  bool along_tree = false;          // allreduce: inputs are the leaves of a tree
   std::vector<int> ranks;           // of the world, which form the set
   std::vector<int> joined = {};     // of the world
   int root = 0;                     // of the world
@@ -123,6 +125,8 @@ std::vector<Table> every_table(const Backend& backend, RanksAs how = RanksAs::th
 std::vector<Table> tables_by_hosts(const Backend& backend, RanksAs how = RanksAs::threads);
 // Values alone, of more than one rank.
 std::vector<Table> values_of_several(const Backend& backend, RanksAs how = RanksAs::threads);
+// Values alone, of allreduces along trees of additions.
+std::vector<Table> values_along_trees(Backend backend, RanksAs how = RanksAs::threads);
 // Values alone, of four ranks.
 std::vector<Table> values_of_four(const Backend& backend, RanksAs how = RanksAs::threads);
 

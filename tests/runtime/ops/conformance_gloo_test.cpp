@@ -74,6 +74,7 @@ Backend large_parts_backend(int sockets) {
 HVD_CONFORMANCE(Hvd, every_table(mesh_backend(runtime::Transport::hvd)));
 HVD_CONFORMANCE(HvdInProcesses,
                 every_table(mesh_backend(runtime::Transport::hvd), RanksAs::processes));
+HVD_CONFORMANCE(HvdAlongTrees, values_along_trees(mesh_backend(runtime::Transport::hvd)));
 // Stock Gloo, which is there to be compared with, takes ten times as long.
 INSTANTIATE_TEST_SUITE_P(
     NightlyGlooTcp, Conformance,
@@ -87,6 +88,7 @@ HVD_CONFORMANCE(HvdOnFourSockets, values_of_several(large_parts_backend(4)));
 HVD_CONFORMANCE(HvdOnTwoHosts, tables_by_hosts(two_hosts_backend()));
 HVD_CONFORMANCE(HvdOnTwoHostsInProcesses, tables_by_hosts(two_hosts_backend(), RanksAs::processes));
 HVD_CONFORMANCE(HvdOnPairsOfRanks, tables_by_hosts(pairs_backend()));
+HVD_CONFORMANCE(HvdOnPairsOfRanksAlongTrees, values_along_trees(pairs_backend()));
 HVD_CONFORMANCE(HvdByHalving, values_of_four(links_backend("halving", kHalvingLinks, {0, 1, 2, 3}),
                                              RanksAs::threads));
 HVD_CONFORMANCE(HvdByDoubling,

@@ -12,6 +12,7 @@ Backend shm_backend() {
 }
 
 HVD_CONFORMANCE(SharedMemory, every_table(shm_backend()));
+HVD_CONFORMANCE(SharedMemoryAlongTrees, values_along_trees(shm_backend()));
 HVD_CONFORMANCE(SharedMemoryOfProcesses, every_table(shm_backend(), RanksAs::processes));
 
 }  // namespace

@@ -46,6 +46,7 @@ std::vector<Shapes> shapes_for(Kind kind, DataType type) {
 
 std::vector<ReduceOp> ops_for(const Backend& backend, Kind kind, DataType type) {
   if (kind != Kind::allreduce && kind != Kind::reducescatter) return {ReduceOp::sum};
+  if (backend.along_tree) return {ReduceOp::average, ReduceOp::sum};
   std::vector<ReduceOp> ops{ReduceOp::average, ReduceOp::sum, ReduceOp::min, ReduceOp::max,
                             ReduceOp::product};
   if (backend.adasum && kind == Kind::allreduce && is_floating(type))
@@ -132,6 +133,7 @@ void run_table(RankUnderTest& self, int rank, const Table& table) {
         call.op = op;
         call.ranks = set;
         call.root = set.back();
+        call.along_tree = table.backend.along_tree;
         call.tolerance = tolerance_for(type, op);
         run_all_shapes(self, rank, call, set.size() == world.size(), table.backend.negotiates);
         if (::testing::Test::HasFatalFailure()) return;
@@ -268,6 +270,15 @@ std::vector<Table> values_of_several(const Backend& backend, RanksAs how) {
   auto tables = every_table(backend, how);
   std::erase_if(tables, [](const Table& table) {
     return table.size == 1 || table.what != Table::Of::values || table.kind == Kind::barrier;
+  });
+  return tables;
+}
+
+std::vector<Table> values_along_trees(Backend backend, RanksAs how) {
+  backend.along_tree = true;
+  auto tables = every_table(backend, how);
+  std::erase_if(tables, [](const Table& table) {
+    return table.kind != Kind::allreduce || table.what != Table::Of::values;
   });
   return tables;
 }

@@ -144,6 +144,8 @@ HVD_CONFORMANCE(HierarchicalWorldInProcesses,
                 tables_by_hosts(hierarchical_world_backend(), RanksAs::processes));
 HVD_CONFORMANCE(WorldOnOneHost, every_table(one_host_backend()));
 HVD_CONFORMANCE(WorldOnOneHostInProcesses, every_table(one_host_backend(), RanksAs::processes));
+HVD_CONFORMANCE(WorldAlongTrees, values_along_trees(world_backend()));
+HVD_CONFORMANCE(WorldOnOneHostAlongTrees, values_along_trees(one_host_backend()));
 // Heaps are shared by processes alone.
 INSTANTIATE_TEST_SUITE_P(WorldInSharedHeaps, Conformance,
                          ::testing::ValuesIn(values_of_four(one_host_in_heap_backend(),

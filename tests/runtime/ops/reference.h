@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include <hvd/types.h>
 
 #include "runtime/core/arithmetic.h"
+#include "runtime/core/sum_tree.h"
 
 namespace hvd::test {
 
@@ -202,6 +204,57 @@ inline Values reduced(DataType type, ReduceOp op, const std::vector<Values>& inp
   }
   return scaled(type, result, postscale);
 }
+
+// A tree whose leaves together are the inputs of so many ranks: so its sum is theirs. A rank has up
+// to `most` leaves, and with several one rank has none.
+struct LeavesOfInputs {
+  // The elements i of the input of a rank for which i % parts is `part`; the others are zeros.
+  struct Leaf {
+    int input = 0;
+    int part = 0;
+    int parts = 1;
+    Bytes of(Bytes bytes, std::size_t element) const {
+      for (std::size_t i = 0; i < bytes.size(); ++i) {
+        const auto own = static_cast<std::size_t>(part) == i / element % static_cast<std::size_t>(parts);
+        if (!own) bytes[i] = std::byte{0};
+      }
+      return bytes;
+    }
+  };
+  std::vector<std::vector<Leaf>> of_rank;  // by slot
+  std::shared_ptr<const runtime::SumTree> tree;
+
+  LeavesOfInputs(int ranks, int most) : of_rank(static_cast<std::size_t>(ranks)) {
+    std::vector<runtime::SumTree::Leaf> leaves;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int owner = rank == 1 && ranks > 2 && most > 1 ? 0 : rank;
+      auto& own = of_rank[static_cast<std::size_t>(owner)];
+      const int parts = 1 + (rank + ranks) % most;
+      for (int part = 0; part < parts; ++part) own.push_back({rank, part, parts});
+    }
+    for (int slot = 0; static_cast<int>(leaves.size()) < count(); ++slot) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto has = static_cast<int>(of_rank[static_cast<std::size_t>(rank)].size());
+        if (slot < has) leaves.push_back({rank, slot});
+      }
+    }
+    // Neighbours, then neighbours of these.
+    std::vector<runtime::Addition> additions;
+    for (std::size_t distance = 1; distance < leaves.size(); distance *= 2) {
+      for (std::size_t leaf = 0; leaf + distance < leaves.size(); leaf += 2 * distance) {
+        additions.push_back({leaf, leaf + distance});
+      }
+    }
+    tree = std::make_shared<const runtime::SumTree>(std::move(leaves), additions, ranks);
+  }
+
+ private:
+  int count() const {
+    std::size_t all = 0;
+    for (const auto& own : of_rank) all += own.size();
+    return static_cast<int>(all);
+  }
+};
 
 // adasum along the same tree: the ranks beyond the last power of two first, then pairs.
 inline Values adasum_of(std::vector<Values> vectors) {
