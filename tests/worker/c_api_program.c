@@ -925,6 +925,22 @@ static void shards(void) {
     CHECK(b[0] == (kShards - 1) / 2.0F && b[1] == b[0]);
     CHECK(hvd_shard_reducer_rebind(reducer, 0, a) == HVD_OK);
   }
+  /* A step with a number; its shards are computed once. */
+  int32_t own[kShards];
+  size_t count = 0;
+  for (int time = 0; time < 2; ++time) {
+    CHECK(hvd_shard_reducer_begin(reducer, 7, own, kShards, &count) == HVD_OK);
+    CHECK(count == (time == 0 ? (size_t)(last - first) : 0));
+    for (size_t i = 0; i < count; ++i) {
+      const int64_t samples[2] = {own[i], 9};
+      a[0] = a[1] = (float)own[i];
+      CHECK(hvd_shard_reducer_ready_of(reducer, own[i], samples, 2) == HVD_OK);
+    }
+    CHECK(hvd_shard_reducer_synchronize(reducer) == HVD_OK && a[0] == (kShards - 1) / 2.0F);
+  }
+  INVALID(hvd_shard_reducer_begin(reducer, 8, NULL, 1, &count), "shards is null");
+  INVALID(hvd_shard_reducer_begin(reducer, 8, own, 1, NULL), "count is null");
+  INVALID(hvd_shard_reducer_ready_of(reducer, 0, NULL, 1), "samples is null");
   INVALID(hvd_shard_reducer_rebind(reducer, 1, a), "no gradient 1");
   CHECK(hvd_shard_reducer_release(reducer) == HVD_OK && hvd_shard_reducer_release(0) == HVD_OK);
   INVALID(hvd_shard_reducer_release(reducer), "shard reducer");

@@ -346,8 +346,28 @@ int hvd_shard_reducer_own(hvd_shard_reducer reducer, int32_t* first, int32_t* la
   });
 }
 
+int hvd_shard_reducer_begin(hvd_shard_reducer reducer, uint64_t step, int32_t* shards,
+                            size_t capacity, size_t* count) {
+  return with_shards(reducer, [&](auto& held) {
+    constexpr const char* kCall = "hvd_shard_reducer_begin";
+    not_null(count, kCall, "count");
+    if (capacity != 0) not_null(shards, kCall, "shards");
+    const auto& missing = held.begin(step);
+    *count = missing.size();
+    std::copy_n(missing.begin(), std::min(capacity, missing.size()), shards);
+  });
+}
+
 int hvd_shard_reducer_ready(hvd_shard_reducer reducer, int32_t shard) {
-  return with_shards(reducer, [&](auto& shards) { shards.ready(shard); });
+  return hvd_shard_reducer_ready_of(reducer, shard, nullptr, 0);
+}
+
+int hvd_shard_reducer_ready_of(hvd_shard_reducer reducer, int32_t shard, const int64_t* samples,
+                               size_t count) {
+  return with_shards(reducer, [&](auto& shards) {
+    if (count > 0) not_null(samples, "hvd_shard_reducer_ready_of", "samples");
+    shards.ready(shard, {samples, count});
+  });
 }
 
 int hvd_shard_reducer_synchronize(hvd_shard_reducer reducer) {

@@ -510,8 +510,19 @@ HVD_API int hvd_shard_reducer_add(hvd_shard_reducer reducer, const char* name,
 HVD_API int hvd_shard_reducer_rebind(hvd_shard_reducer reducer, size_t index, void* data);
 /* The shards of this rank. Returns [usual], [set]. */
 HVD_API int hvd_shard_reducer_own(hvd_shard_reducer reducer, int32_t* first, int32_t* last);
+/* Begins a step that another world may repeat. The shards that this rank is to compute, ascending, of
+ * which as many as there is room for go to `shards`, and how many they are: those of
+ * hvd_shard_reducer_own(), unless ranks of this world have the sums of other shards of the step.
+ * Where the world is another one than at the last step, or the step the same, a collective call.
+ * Returns [usual], [set], [wait]. */
+HVD_API int hvd_shard_reducer_begin(hvd_shard_reducer reducer, uint64_t step, int32_t* shards,
+                                    size_t capacity, size_t* count);
 /* Returns [usual], [set]. */
 HVD_API int hvd_shard_reducer_ready(hvd_shard_reducer reducer, int32_t shard);
+/* The same, with the samples from which the gradients were computed, for the ledger (hvdrun
+ * --ledger); without a ledger they are not looked at. */
+HVD_API int hvd_shard_reducer_ready_of(hvd_shard_reducer reducer, int32_t shard,
+                                       const int64_t* samples, size_t count);
 /* Blocks until all is reduced. Returns [usual], [set], [wait]. */
 HVD_API int hvd_shard_reducer_synchronize(hvd_shard_reducer reducer);
 /* The same, for at most so many milliseconds: HVD_ERROR_NOT_READY if something is in flight; it
