@@ -351,14 +351,47 @@ static int rebind_all(PyObject* self, PyObject* addresses) {
   return 0;
 }
 
+static PyObject* shards_begin(PyObject* self, PyObject* arguments) {
+  unsigned long long step = 0;
+  int capacity = 0; /* at least as many as there are shards */
+  if (!PyArg_ParseTuple(arguments, "Ki", &step, &capacity)) return NULL;
+  int32_t* const shards = PyMem_Malloc((size_t)capacity * sizeof(int32_t) + 1);
+  if (shards == NULL) return PyErr_NoMemory();
+  size_t count = 0;
+  int code = HVD_OK;
+  Py_BEGIN_ALLOW_THREADS code =
+      hvd_shard_reducer_begin(shards_handle_of(self), step, shards, (size_t)capacity, &count);
+  Py_END_ALLOW_THREADS PyObject* list = code == HVD_OK ? PyList_New((Py_ssize_t)count) : NULL;
+  for (size_t i = 0; list != NULL && i < count; ++i) {
+    PyObject* const shard = PyLong_FromLong(shards[i]);
+    if (shard == NULL || PyList_SetItem(list, (Py_ssize_t)i, shard) != 0) Py_CLEAR(list);
+  }
+  PyMem_Free(shards);
+  return code != HVD_OK ? raise_code(code) : list;
+}
+
 static PyObject* shards_ready(PyObject* self, PyObject* arguments) {
   int shard = 0;
   PyObject* addresses = NULL;
-  if (!PyArg_ParseTuple(arguments, "iO", &shard, &addresses)) return NULL;
+  PyObject* numbers = NULL;
+  if (!PyArg_ParseTuple(arguments, "iOO", &shard, &addresses, &numbers)) return NULL;
   if (rebind_all(self, addresses) != 0) return NULL;
+  const Py_ssize_t count = PyList_Size(numbers);
+  if (count < 0) return NULL;
+  int64_t* const samples = PyMem_Malloc((size_t)count * sizeof(int64_t) + 1);
+  if (samples == NULL) return PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    samples[i] = PyLong_AsLongLong(PyList_GetItem(numbers, i));
+    if (samples[i] == -1 && PyErr_Occurred()) {
+      PyMem_Free(samples);
+      return NULL;
+    }
+  }
   int code = HVD_OK;
-  Py_BEGIN_ALLOW_THREADS code = hvd_shard_reducer_ready(shards_handle_of(self), shard);
-  Py_END_ALLOW_THREADS return none_or_raise(code);
+  Py_BEGIN_ALLOW_THREADS code =
+      hvd_shard_reducer_ready_of(shards_handle_of(self), shard, samples, (size_t)count);
+  Py_END_ALLOW_THREADS PyMem_Free(samples);
+  return none_or_raise(code);
 }
 
 static PyObject* shards_synchronize(PyObject* self, PyObject* arguments) {
@@ -390,8 +423,10 @@ static PyObject* shards_reset(PyObject* self, PyObject* none) {
 static PyMethodDef shards_methods[] = {
     {"add", shards_add, METH_VARARGS, "add(name, tensor)"},
     {"own", shards_own, METH_NOARGS, "The first shard of this rank, and one behind the last."},
+    {"begin", shards_begin, METH_VARARGS,
+     "begin(step, shards): the shards that this rank is to compute."},
     {"ready", shards_ready, METH_VARARGS,
-     "ready(shard, addresses): the gradients of a shard lie there."},
+     "ready(shard, addresses, samples): the gradients of a shard lie there."},
     {"synchronize", shards_synchronize, METH_VARARGS,
      "synchronize(timeout_ms, addresses): whether the gradients of all shards lie there."},
     {"in_flight", shards_in_flight, METH_NOARGS, "Whether synchronize() has to be called again."},

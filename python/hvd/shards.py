@@ -65,6 +65,7 @@ class ShardLoop:
 
     def __init__(self) -> None:
         self.is_in_step = False  # a loop has begun and has not come to its end
+        self.samples: Sequence[int] = ()  # of the shard
 
     def over(
         self,
@@ -75,6 +76,7 @@ class ShardLoop:
         """Gives each shard, says that it is ready, and synchronizes after the last one."""
         self.is_in_step = True
         for shard in own:
+            self.samples = ()
             yield shard
             ready(shard)
         synchronize()
@@ -91,23 +93,27 @@ class TreeSum:
     def __init__(
         self, tuples: Mapping[str, Tensor], shards: int, name: str, op: int, process_set: ProcessSet
     ) -> None:
+        self._shards = shards
         self._reducer = _core.ShardReducer(name, shards, op, number_of(process_set))
         for key, one in tuples.items():
             self._reducer.add(key, one)
 
-    def own(self) -> range:
-        """The shards of this rank."""
-        return range(*self._reducer.own())
+    def begin(self, addresses: list[int], step: int | None) -> Sequence[int]:
+        """Begins a step, and gives the shards that this rank is to compute.
 
-    def begin(self, addresses: list[int]) -> None:
-        """Begins a step. A step before it that a signal has cut off comes to its end first."""
+        A step before it that a signal has cut off comes to its end first. With a number, a step that
+        another world repeats computes no shard whose sum is still there.
+        """
         while self._reducer.in_flight() and not self._reducer.synchronize(_SLICE_MS, addresses):
             pass
+        if step is not None:
+            return self._reducer.begin(step, self._shards)
         self._reducer.reset()
+        return range(*self._reducer.own())
 
-    def ready(self, shard: int, addresses: list[int]) -> None:
-        """Adds the tensors, which lie there, as those of a shard."""
-        self._reducer.ready(shard, addresses)
+    def ready(self, shard: int, addresses: list[int], samples: Sequence[int] = ()) -> None:
+        """Adds the tensors, which lie there, as those of a shard, and of these samples."""
+        self._reducer.ready(shard, addresses, [int(one) for one in samples])
 
     def synchronize(self, addresses: list[int]) -> None:
         """Blocks until the sum of all shards lies there."""
@@ -163,11 +169,16 @@ class ShardReducer:
             tuples = dict(zip(gradients, map(_Arrays().describe, self._arrays)))
             self._tree = TreeSum(tuples, shards, name, op, process_set)
 
-    def shards(self) -> Iterator[int]:
+    def shards(self, step: int | None = None) -> Iterator[int]:
         """Loops over the shards of this rank, after which the arrays are those of all shards.
 
         A rank without shards takes part at the end of the loop alone. Raises HorovodInternalError
         if a member is gone.
+
+        Args:
+            step: the number of the step, the same on all ranks. With it, a step with a deterministic
+                sum that is repeated after a loss loops only over the shards that were lost. It
+                needs a commit after each step, and a reducer that outlives the worlds.
         """
         own = shards_of(self._shards, self._process_set.rank(), self._process_set.size())
         if self._tree is None:
@@ -175,12 +186,16 @@ class ShardReducer:
             yield from self._loop.over(own, self._add, self._reduce_sums)
             return
         tree, addresses = self._tree, [one.ctypes.data for one in self._arrays]
-        tree.begin(addresses)
+        missing = tree.begin(addresses, step)
         yield from self._loop.over(
-            own,
-            lambda shard: tree.ready(shard, addresses),
+            missing,
+            lambda shard: tree.ready(shard, addresses, self._loop.samples),
             lambda: tree.synchronize(addresses),
         )
+
+    def record_samples(self, samples: Sequence[int]) -> None:
+        """In the loop: the shard has these samples, for the ledger of a deterministic sum."""
+        self._loop.samples = samples
 
     def is_in_step(self) -> bool:
         """Whether a loop has begun, and has not come to its end."""

@@ -1,5 +1,6 @@
 # Training over shards in worlds of several sizes, and in one whose workers are killed and come
 # back: with a deterministic sum it ends with the same bits. One process that starts hvdrun.
+import json
 import os
 import re
 import subprocess
@@ -32,6 +33,8 @@ def is_first_time(name):
 
 
 def disturb(state, shard):
+    with open("computed", "a") as file:
+        print(state.step, shard, file=file)
     victim = {10: hvd.size() - 1, 25: 1}.get(state.step)
     if hvd.rank() == victim and shard % 2 == 1 and is_first_time(f"{state.step}"):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -93,6 +96,24 @@ def test_so_does_a_job_whose_workers_are_killed_and_come_back(tmp_path):
     sizes = sizes.split()
     assert len(sizes) == 40 and sizes[0] == sizes[-1] == "4" and "3" in sizes, sizes
     assert digest == digest_of(PROGRAM, tmp_path, 1)
+
+    # The victim had begun two shards, and the others redo only its shards.
+    shards = [line.split()[1] for line in open(tmp_path / "computed") if line.startswith("10 ")]
+    assert len(set(shards)) == 16 and len(shards) <= 16 + 4, shards
+
+
+def test_a_ledger_says_which_samples_each_shard_had(tmp_path):
+    for size in (2, 3):
+        job_of(PROGRAM, tmp_path, "-np", str(size), "--ledger", str(tmp_path / f"of {size}"))
+    two, three = ((tmp_path / f"of {size}").read_text() for size in (2, 3))
+    assert two == three
+    lines = [json.loads(line) for line in two.splitlines()]
+    assert len(lines) == 40
+    for line in lines:
+        assert sorted(map(int, line["samples"])) == list(range(16))
+        assert all(len(one) == 8 for one in line["samples"].values())
+    drawn = [one for line in lines[:10] for batch in line["samples"].values() for one in batch]
+    assert len(set(drawn)) == len(drawn), "a sample of an epoch has been drawn twice"
 
 
 def test_without_a_deterministic_sum_bits_depend_on_the_world(tmp_path):

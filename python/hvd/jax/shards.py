@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -52,16 +52,23 @@ class ShardReducer:
         named = {f"leaf.{index}": one for index, one in enumerate(self._arrays)}
         self._reducer = _shards.ShardReducer(named, shards, name, op, process_set, deterministic)
 
-    def shards(self) -> Iterator[int]:
+    def shards(self, step: int | None = None) -> Iterator[int]:
         """Loops over the shards of this rank, after which there is a ``result()``.
 
         A shard to which nothing is added counts as zeros. A loop that was left before its end does
         not count. Raises HorovodInternalError if a member is gone.
+
+        Args:
+            step: its number, for ``hvd.ShardReducer.shards()``.
         """
-        for shard in self._reducer.shards():
+        for shard in self._reducer.shards(step):
             for one in self._arrays:
                 one[...] = 0
             yield shard
+
+    def record_samples(self, samples: Sequence[int]) -> None:
+        """In the loop: the shard has these samples, for the ledger of a deterministic sum."""
+        self._reducer.record_samples(samples)
 
     def add(self, tree: Any) -> None:
         """Adds to what the shard has so far. Raises ValueError of another structure or shape."""

@@ -43,17 +43,20 @@ class _HostSum:
         self._zeros = torch.zeros(largest, dtype=torch.uint8)
         self._results: list[torch.Tensor] = []
 
-    def begin(self) -> None:
-        """Begins a step."""
+    def begin(self, step: int | None = None) -> Sequence[int]:
+        """Begins a step, and gives the shards that this rank is to compute."""
         # They stay until another step begins, in case that a signal cuts this one off.
         results = [torch.empty(one.shape, dtype=one.dtype, device="cpu") for one in self.like]
-        self._tree.begin([one.data_ptr() for one in results])
+        missing = self._tree.begin([one.data_ptr() for one in results], step)
         self._results = results
+        return missing
 
-    def ready(self, shard: int, tensors: Sequence[torch.Tensor | None]) -> None:
+    def ready(
+        self, shard: int, tensors: Sequence[torch.Tensor | None], samples: Sequence[int] = ()
+    ) -> None:
         """These are of a shard; None stands for zeros."""
         given = [self._on_host(*pair) for pair in zip(tensors, self.like)]
-        self._tree.ready(shard, [one.data_ptr() for one in given])
+        self._tree.ready(shard, [one.data_ptr() for one in given], samples)
 
     def synchronize(self) -> list[torch.Tensor]:
         """Blocks until the sums of all shards are there, on the devices of the tensors."""
@@ -121,19 +124,28 @@ class _Steps:
         self._shard_loop = ShardLoop()
         self._buffers = _Buffers(named_buffers)
 
-    def shards(self) -> Iterator[int]:
+    def shards(self, step: int | None = None) -> Iterator[int]:
         """Loops over the shards of this rank: one step, for ``step()``.
 
         In the loop comes what a step of one process does with its batch, up to ``backward()``, for
         the samples of the shard. After it gradients are the average over all shards, on all ranks.
         A parameter that has a gradient in no shard has none. Gradients from before the loop are
         thrown away. A loop that was left before its end does not count.
+
+        Args:
+            step: the number of the step, the same on all ranks. With it, a step of a deterministic
+                optimizer that is repeated after a loss loops only over the shards that were lost,
+                and not over those whose gradients other workers, or this one, still have. It needs
+                a commit after each step, and an optimizer that outlives the worlds.
         """
-        own = shards_of(self._shard_count, self._shard_set.rank(), self._shard_set.size())
-        self._begin_shards(own)
+        missing = self._begin_shards(step)
         self._clear_gradients()
         self._buffers.begin()
-        yield from self._shard_loop.over(own, self._end_shard, self._end_shards)
+        yield from self._shard_loop.over(missing, self._end_shard, self._end_shards)
+
+    def record_samples(self, samples: Sequence[int]) -> None:
+        """In the loop: the shard has these samples, for the ledger of a deterministic optimizer."""
+        self._shard_loop.samples = samples
 
     def _clear_gradients(self) -> None:
         for group in self.param_groups:
@@ -146,7 +158,7 @@ class _Steps:
                 "step() comes after a loop over shards(), and the last one was left before its end"
             )
 
-    def _begin_shards(self, own: range) -> None:
+    def _begin_shards(self, step: int | None) -> Sequence[int]:
         raise NotImplementedError
 
     def _end_shard(self, shard: int) -> None:
@@ -182,13 +194,16 @@ class ShardedGradients(_Steps, ReducedGradients):
             process_set = settings.process_set
             self._buffer_sum = _HostSum(self._buffers.named, shards, Average, process_set)
 
-    def _begin_shards(self, own: range) -> None:
+    def _begin_shards(self, step: int | None) -> Sequence[int]:
+        del step  # a rank's sum is that of all its shards
+        own = shards_of(self._shard_count, self._shard_set.rank(), self._shard_set.size())
         exchange = self._exchange
         exchange.forget_step()
         exchange.passes = max(1, self._passes_of_shard * len(own))
         self._passes_before, self._shards_done = exchange.passes_made, 0
         if self._buffer_sum is not None:
             self._buffer_sum.begin()
+        return own
 
     def _end_shard(self, shard: int) -> None:
         self._shards_done += 1
@@ -235,8 +250,7 @@ class TreeGradients(_Steps, WrappedOptimizer):
         self._sum = None
         self._asking: list[torch.nn.Parameter] = []  # for gradients, in this step
 
-    def _begin_shards(self, own: range) -> None:
-        del own
+    def _begin_shards(self, step: int | None) -> Sequence[int]:
         asking = [
             one for group in self.param_groups for one in group["params"] if one.requires_grad
         ]
@@ -254,13 +268,14 @@ class TreeGradients(_Steps, WrappedOptimizer):
                 self._op,
                 self._shard_set,
             )
-        self._sum.begin()
+        return self._sum.begin(step)
 
     def _end_shard(self, shard: int) -> None:
         assert self._sum is not None
         gradients = [one.grad for one in self._asking]
         present = torch.tensor([float(one is not None) for one in gradients])
-        self._sum.ready(shard, [*gradients, present, *self._buffers.changes()])
+        tensors = [*gradients, present, *self._buffers.changes()]
+        self._sum.ready(shard, tensors, self._shard_loop.samples)
         self._clear_gradients()
 
     def _end_shards(self) -> None:
