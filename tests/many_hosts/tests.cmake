@@ -26,7 +26,8 @@ target_link_libraries(conforms PRIVATE hvd_worker GTest::gtest)
 # The extension of a build with sanitizers does not load into a Python without them.
 set(python_tests "")
 if(HVD_BUILD_PYTHON AND NOT HVD_SANITIZE)
-  set(python_tests ${many_hosts}/python_run_test.cpp ${many_hosts}/replaced_pickle_test.cpp)
+  set(python_tests ${many_hosts}/python_run_test.cpp ${many_hosts}/replaced_pickle_test.cpp
+    ${many_hosts}/torch_shards_test.cpp)
 endif()
 
 hvd_test(hvd_jobs_on_hosts_test
