@@ -69,10 +69,10 @@ class FirstFinding {
 struct Memory {
   explicit Memory(bool in_heap) : output(test::HeapMemory::get(in_heap)) {}
 
-  Bytes input;                         // unused in place
+  Bytes input;                          // unused in place
   std::vector<Bytes> more_leaves = {};  // beside the input, which is the first one
-  std::pmr::vector<std::byte> output;  // with guards around it
-  std::size_t size = 0;                // of the output proper
+  std::pmr::vector<std::byte> output;   // with guards around it
+  std::size_t size = 0;                 // of the output proper
   std::byte* begin() { return output.data() + kGuard; }
 
   void make_output(std::size_t bytes, std::size_t room) {

@@ -37,10 +37,10 @@ class TorchShardsTest : public ManyHostsTest {
   void hosts_are(const std::string& lines) { head_file("hosts", lines); }
 
   Process& start_training(Words flags, const std::string& disturb) {
-    flags.insert(flags.end(), {"--env", "PYTHONPATH=/root/python", "--env",
-                               "PYTHONDONTWRITEBYTECODE=1", "--env", "OMP_NUM_THREADS=1", "--env",
-                               cat("DISTURB=", disturb), "--tag-output", "none",
-                               "/usr/bin/python3", "/root/shards_program.py"});
+    flags.insert(flags.end(),
+                 {"--env", "PYTHONPATH=/root/python", "--env", "PYTHONDONTWRITEBYTECODE=1", "--env",
+                  "OMP_NUM_THREADS=1", "--env", cat("DISTURB=", disturb), "--tag-output", "none",
+                  "/usr/bin/python3", "/root/shards_program.py"});
     return start(flags);
   }
   void expect_waits(Process& job, int step, int workers) {
@@ -64,8 +64,8 @@ TEST_F(TorchShardsTest, EachCommittedStepHasTheDigestOfAnUndisturbedJob) {
   ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
 
   hosts_are("h1:2\nh2:2\nh3:1\n");
-  Process& job = start_training({"--host-discovery-script", "./discover.sh",
-                                 "--discovery-interval", "0.1", "--min-np", "1", "--restarts", "9"},
+  Process& job = start_training({"--host-discovery-script", "./discover.sh", "--discovery-interval",
+                                 "0.1", "--min-np", "1", "--restarts", "9"},
                                 "1");
   expect_waits(job, 12, 7);
   hosts_are("h1:2\nh2:2\nh3:1\nh4:2\n");

@@ -28,10 +28,10 @@ std::string Call::text() const {
   for (const int rank : joined) joined_text += cat(" joined:", rank);
   return cat(kind_name(kind), " ", runtime::op_name(op), " of ", runtime::type_name(type),
              join(shape_texts, "+"), in_place ? " in place" : "", allocated ? " allocated" : "",
-             uneven ? " with splits" : "",
-             along_tree ? " along a tree" : "", cached ? *cached ? " cached" : " new" : "",
-             " compression ", static_cast<int>(compression), " factors ", prescale, ", ", postscale,
-             " root ", root, " of ranks ", join(rank_texts, ","), joined_text);
+             uneven ? " with splits" : "", along_tree ? " along a tree" : "",
+             cached ? *cached ? " cached" : " new" : "", " compression ",
+             static_cast<int>(compression), " factors ", prescale, ", ", postscale, " root ", root,
+             " of ranks ", join(rank_texts, ","), joined_text);
 }
 
 namespace {

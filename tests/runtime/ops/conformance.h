@@ -63,7 +63,7 @@ struct Backend {
   // Calls `body` on `size` ranks at the same time, and returns when all have ended.
   using Body = std::function<void(int rank, RankUnderTest& self)>;
   std::function<void(RanksAs how, int size, const Body& body)> on_ranks;
-  bool adasum = true;  // it does that, too
+  bool adasum = true;       // it does that, too
   bool along_tree = false;  // sums and averages go along trees of additions, and nothing else
 };
 

@@ -46,7 +46,11 @@ std::vector<Shapes> shapes_for(Kind kind, DataType type) {
 
 std::vector<ReduceOp> ops_for(const Backend& backend, Kind kind, DataType type) {
   if (kind != Kind::allreduce && kind != Kind::reducescatter) return {ReduceOp::sum};
-  if (backend.along_tree) return {ReduceOp::average, ReduceOp::sum};
+  if (backend.along_tree) {
+    // An average of truth values is true where all are, and the leaves are filled up with zeros.
+    if (type == DataType::boolean) return {ReduceOp::sum};
+    return {ReduceOp::average, ReduceOp::sum};
+  }
   std::vector<ReduceOp> ops{ReduceOp::average, ReduceOp::sum, ReduceOp::min, ReduceOp::max,
                             ReduceOp::product};
   if (backend.adasum && kind == Kind::allreduce && is_floating(type))

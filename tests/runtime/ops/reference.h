@@ -215,7 +215,8 @@ struct LeavesOfInputs {
     int parts = 1;
     Bytes of(Bytes bytes, std::size_t element) const {
       for (std::size_t i = 0; i < bytes.size(); ++i) {
-        const auto own = static_cast<std::size_t>(part) == i / element % static_cast<std::size_t>(parts);
+        const auto own =
+            static_cast<std::size_t>(part) == i / element % static_cast<std::size_t>(parts);
         if (!own) bytes[i] = std::byte{0};
       }
       return bytes;

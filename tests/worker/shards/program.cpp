@@ -194,5 +194,6 @@ void joined() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return check::run(argc, argv, {{"joined", joined}, {"work", work}, {"mistakes", mistakes}, {"loss", loss}});
+  return check::run(argc, argv,
+                    {{"joined", joined}, {"work", work}, {"mistakes", mistakes}, {"loss", loss}});
 }

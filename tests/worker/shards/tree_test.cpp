@@ -91,8 +91,8 @@ TEST(ShardTree, IsTheSameInEveryWorld) {
 std::uint64_t combined(std::uint64_t a, std::uint64_t b) { return (a ^ b) * 31 + (a + b) * 7 + 1; }
 void combine(void* out, const void* a, const void* b, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    static_cast<std::uint64_t*>(out)[i] = combined(static_cast<const std::uint64_t*>(a)[i],
-                                                   static_cast<const std::uint64_t*>(b)[i]);
+    static_cast<std::uint64_t*>(out)[i] =
+        combined(static_cast<const std::uint64_t*>(a)[i], static_cast<const std::uint64_t*>(b)[i]);
   }
 }
 std::uint64_t combined_tree(const Subtree& tree) {

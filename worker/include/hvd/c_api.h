@@ -510,8 +510,8 @@ HVD_API int hvd_shard_reducer_add(hvd_shard_reducer reducer, const char* name,
 HVD_API int hvd_shard_reducer_rebind(hvd_shard_reducer reducer, size_t index, void* data);
 /* The shards of this rank. Returns [usual], [set]. */
 HVD_API int hvd_shard_reducer_own(hvd_shard_reducer reducer, int32_t* first, int32_t* last);
-/* Begins a step that another world may repeat. The shards that this rank is to compute, ascending, of
- * which as many as there is room for go to `shards`, and how many they are: those of
+/* Begins a step that another world may repeat. The shards that this rank is to compute, ascending,
+ * of which as many as there is room for go to `shards`, and how many they are: those of
  * hvd_shard_reducer_own(), unless ranks of this world have the sums of other shards of the step.
  * Where the world is another one than at the last step, or the step the same, a collective call.
  * Returns [usual], [set], [wait]. */
