@@ -118,7 +118,7 @@ TEST(ConfigFile, MistakesAreNamedWithTheirLine) {
       {"parms:\n  cycle_time_ms: 1\n", "f:1: unknown section parms; did you mean params?"},
       {"foo:\n  a: 1\n",
        "f:1: unknown section foo; known here: controller, launch, elastic, output, "
-       "status_page, metrics, ssh, network, join, params, autotune, timeline, stall_check, "
+       "status_page, metrics, ssh, network, state, join, params, autotune, timeline, stall_check, "
        "library_options, logging"},
       {"params:\n  cycle_time_ms: 1\n---\nlaunch:\n  verbose: true\n",
        "f:3: a second YAML document; all settings must be in the first"},
