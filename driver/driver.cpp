@@ -146,6 +146,12 @@ static Result<JobKeeping> keep_job(const JobSpec& spec, const StateDirectory* di
   return keeping;
 }
 
+// Whoever stands by for a job does not begin it anew.
+static bool has_ended(const StateDirectory& directory) {
+  const auto left = directory.left();
+  return left.ok() && !*left;
+}
+
 Outcome run_job(const JobSpec& spec, Observer& observer, StopRequest* stop) {
   if (spec.command.empty()) return failed_outcome("there is no program to run");
 
@@ -156,6 +162,12 @@ Outcome run_job(const JobSpec& spec, Observer& observer, StopRequest* stop) {
       observer.on_notice(
           cat("stands by: another hvdrun drives the job in ", spec.state->directory));
       opened = StateDirectory::open(spec.state->directory, true);
+      if (opened.ok() && has_ended(*opened)) {
+        Outcome outcome;
+        outcome.reason = cat("the job in ", spec.state->directory, " has ended");
+        observer.on_notice(outcome.reason);
+        return outcome;
+      }
     }
     if (!opened.ok()) return failed_outcome(cat("--state: ", opened.status().message()));
     state = *std::move(opened);

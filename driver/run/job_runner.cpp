@@ -100,7 +100,10 @@ Outcome JobRunner::run(Signals& signals, RequestSignals& requests, JobAnswers::S
   answers_.begin(std::move(sockets));
   if (!takeover_) record_.begin(start_);
   if (context_.spec.elastic) agents_.begin_discovery(listed_hosts_);
-  if (takeover_) {
+  const bool has_begun = loop_.job().state() != JobState::planned;
+  if (takeover_ && takeover_->finish()) {
+    perform(*takeover_->finish());
+  } else if (has_begun) {
     for (const HostIndex host : takeover_->hosts()) agents_.expect(host);
     if (const Status taken = take_over(); !taken.ok()) {
       outcome_.exit_code = kLauncherError;

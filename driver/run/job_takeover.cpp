@@ -37,20 +37,10 @@ void JobRunner::recall(const Action& action) {
     keep_world(*published);
   } else if (const auto* const voided = std::get_if<action::VoidCommits>(&action)) {
     perform(*voided);
-  } else if (const auto* const finish = std::get_if<action::Finish>(&action)) {
-    outcome_.exit_code = finish->exit_code;
-    outcome_.reason = finish->reason;
-    outcome_.suspended = finish->suspended;
   }
 }
 
 Status JobRunner::take_over() {
-  // Its driver died when all was done, but for the word of it.
-  if (loop_.job().state() == JobState::finished) {
-    context_.state->forget();
-    context_.io.stop();
-    return {};
-  }
   for (const auto& text : takeover_->rendezvous_addresses()) {
     const auto where = rendezvous::parse_bind_address(text);
     HVD_RETURN_IF_ERROR(where.status());

@@ -104,6 +104,7 @@ void Takeover::ask(const Action& action) {
     proposed_ = is_proposed ? std::optional(published->world) : std::nullopt;
     return;
   }
+  if (const auto* const finish = std::get_if<action::Finish>(&action)) finish_ = *finish;
   const auto host = host_of(action);
   if (!host) return;
   if (std::holds_alternative<action::StartAgent>(action)) {

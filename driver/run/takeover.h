@@ -29,6 +29,8 @@ class Takeover {
   std::set<std::string> rendezvous_addresses() const;
   // Published last, and not in force; nothing: there was none.
   const std::optional<WorldDocument>& proposed() const { return proposed_; }
+  // The job was over, and its driver has died while it ended it; nothing: it goes on.
+  const std::optional<action::Finish>& finish() const { return finish_; }
 
   // Its agent was not found again yet, and is not known to be gone.
   bool looks_for(HostIndex host) const { return looked_for_.contains(host); }
@@ -57,6 +59,7 @@ class Takeover {
   std::set<HostIndex> looked_for_;
   std::optional<WorldDocument> proposed_;
   std::uint64_t entered_ = 0;  // the newest generation of which the job has heard that it works
+  std::optional<action::Finish> finish_;
 };
 
 }  // namespace hvd::driver

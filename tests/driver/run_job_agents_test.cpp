@@ -1,6 +1,7 @@
 // Agents of a job that die, are silent, are other programs, or join by themselves.
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <sys/prctl.h>
@@ -15,6 +16,7 @@
 #include "base/socket.h"
 #include "base/text.h"
 #include "driver/core/job_spec.h"
+#include "driver/journal/state_directory.h"
 #include "tests/driver/run_job_test.h"
 
 namespace hvd::driver {
@@ -46,6 +48,38 @@ TEST_F(RunJob, kills_all_that_a_killed_agent_leaves_and_names_its_host) {
   EXPECT_EQ(outcome.failure->worker.host, "127.0.0.1");
   EXPECT_EQ(outcome.failure->cause, "its agent went away: it was killed by SIGKILL (signal 9)");
   EXPECT_EQ(seen.exited[1], "ended with its agent");
+}
+
+// Each step of the job was written down, and its last action was not done.
+TEST_F(RunJob, that_was_over_when_its_driver_died_is_ended_by_the_next_one) {
+  spec.elastic.emplace();
+  spec.state = StateSpec{directory.path() / "state"};
+  const char* const script = "echo ran >> ran; cp state/job.json left.json";
+  EXPECT_EQ(run(script).exit_code, 0);
+  const std::string ran = test::read_file(directory.path() / "ran");
+  EXPECT_NE(ran, "");
+  EXPECT_FALSE(std::filesystem::exists(directory.path() / "state" / "job.json"));
+
+  std::filesystem::rename(directory.path() / "left.json", directory.path() / "state" / "job.json");
+  const auto outcome = run(script);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.reason;
+  EXPECT_EQ(test::read_file(directory.path() / "ran"), ran) << "its workers are started again";
+  EXPECT_FALSE(std::filesystem::exists(directory.path() / "state" / "job.json"));
+}
+
+TEST_F(RunJob, that_has_ended_is_not_begun_anew_by_who_stands_by) {
+  spec.elastic.emplace();
+  spec.state = StateSpec{directory.path() / "state"};
+  spec.state->stands_by = true;
+  auto other = StateDirectory::open(spec.state->directory, false);
+  ASSERT_TRUE(other.ok()) << other.status().to_string();
+  seen.at_notice = [&] {
+    if (seen.notices.back().starts_with("stands by")) other = Status(Code::unavailable, "ended");
+  };
+  const auto outcome = run("echo ran >> ran");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.reason;
+  EXPECT_EQ(outcome.reason, cat("the job in ", spec.state->directory, " has ended"));
+  EXPECT_FALSE(std::filesystem::exists(directory.path() / "ran"));
 }
 
 // A debugger of this process holds on to a process that was killed, until it ends itself.

@@ -17,6 +17,7 @@ hvd_test(hvd_job_test COMPUTES
   driver/job/staffing_test.cpp
   driver/job/world_plan_test.cpp
   driver/journal/journal_test.cpp
+  driver/journal/state_directory_test.cpp
   LIBRARIES hvd_job hvd_journal hvd_metrics LABELS unit)
 
 # The metrics of scripted jobs, and the server that gives them to a Prometheus.
@@ -64,6 +65,7 @@ hvd_test(hvd_driver_test
   driver/core/signals_test.cpp
   driver/host_log_test.cpp
   driver/output_test.cpp
+  driver/run/takeover_test.cpp
   driver/slurm/munge_test.cpp
   driver/work/slow_ranks_test.cpp
   driver/work/work_book_test.cpp

@@ -11,11 +11,13 @@
 #include <gtest/gtest.h>
 #include <random>
 #include <set>
+#include <string_view>
 #include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
 #include "driver/journal/journal_json.h"
+#include "driver/journal/journal_reader.h"
 #include "driver/journal/replay.h"
 #include "tests/driver/journal/kept_journal.h"
 #include "tests/support/process.h"
@@ -244,6 +246,45 @@ TEST(Replay, AJournalMayEndAnywhere) {
   }
 }
 
+// Whoever goes on with the job gets each step up to there, and no part of one.
+TEST(JournalReader, GivesTheWholeLinesOfAJournalThatIsCutAnywhere) {
+  const std::string text = journal_of_a_job();
+  const std::size_t head = text.find('\n') + 1;
+  for (std::size_t size = 0; size <= text.size(); ++size) {
+    SCOPED_TRACE(size);
+    const std::string_view part = std::string_view(text).substr(0, size);
+    const auto lines = static_cast<std::size_t>(std::count(part.begin(), part.end(), '\n'));
+    const std::size_t whole = part.rfind('\n') == std::string_view::npos ? 0 : part.rfind('\n') + 1;
+    std::istringstream in((std::string(part)));
+    JournalReader reader(in);
+    const auto begun = reader.head();
+    if (size < head) {
+      EXPECT_EQ(begun.status().code(), Code::not_found);
+      EXPECT_EQ(reader.is_cut_off(), size > 0);
+      continue;
+    }
+    ASSERT_TRUE(begun.ok()) << begun.status().to_string();
+    const auto job = begun->start.make();
+    std::string again = reader.text();
+    for (;;) {
+      const auto step = reader.next(*job);
+      ASSERT_TRUE(step.ok()) << step.status().to_string();
+      if (!*step) break;
+      again += reader.text();
+      job->step((*step)->event, (*step)->now);
+    }
+    EXPECT_EQ(again, text.substr(0, whole));
+    EXPECT_EQ(reader.whole(), whole);
+    EXPECT_EQ(reader.line(), lines);
+    EXPECT_EQ(reader.is_cut_off(), whole != size);
+    EXPECT_FALSE(reader.is_abridged());
+    // It stays at its end.
+    const auto more = reader.next(*job);
+    ASSERT_TRUE(more.ok());
+    EXPECT_FALSE(*more);
+  }
+}
+
 // Lines that were lost, came twice or in another order end in an error or a difference.
 TEST(Replay, ALineInAWrongPlaceHarmsNothing) {
   std::vector<std::string> lines;
@@ -270,8 +311,8 @@ TEST(Replay, AFileThatIsNoJournalIsRefusedWithTheLine) {
            {"", "no complete line"},
            {"hello\n", "line 1: it is not a JSON object"},
            {"{}\n", "line 1: it is not the journal of a job"},
-           {"{\"schema\": 2}\n", "line 1: it is of schema 2"},
-           {"{\"schema\": 1}\n", "line 1: it is not the beginning of a job"},
+           {"{\"schema\": 1}\n", "line 1: it is of schema 1"},
+           {"{\"schema\": 2}\n", "line 1: it is not the beginning of a job"},
            {head + "[1]\n", "line 2: it is not a JSON object"},
            {head + "{\"event\": \"begin\"}\n", "line 2: \"clock\" is missing"},
            {head + "{\"event\": \"heard\", \"host\": 7, \"clock\": 1}\n",
@@ -286,8 +327,8 @@ TEST(Replay, AFileThatIsNoJournalIsRefusedWithTheLine) {
            {head + "{\"event\": \"begin\", \"clock\": -1}\n", "or not a valid time"},
            {head + "{\"event\": \"resumed\", \"stopped\": -9223372036854775808, \"clock\": 1}\n",
             "is not a valid time"},
-           {"{\"schema\": 1, \"job\": 5, \"build\": [], \"start\": {}}\n", "'options' not found"},
-           {"{\"schema\": 1, \"start\": " + std::string(200'000, '[') + "\n", "line 1: "},
+           {"{\"schema\": 2, \"job\": 5, \"build\": [], \"start\": {}}\n", "'options' not found"},
+           {"{\"schema\": 2, \"start\": " + std::string(200'000, '[') + "\n", "line 1: "},
            {head + "{\"event\": \"begin\", \"clock\": 1, \"actions\": " +
                 std::string(200'000, '[') + std::string(200'000, ']') + ", \"clock\": -1}\n",
             "or not a valid time"}}) {
@@ -366,6 +407,50 @@ TEST_F(JournalFile, MayBeAPipeAndNeverHoldsUpHvdrun) {
   }
   if (written.ok()) written = journal->flush();
   EXPECT_FALSE(written.ok());
+}
+
+// The next hvdrun appends to what the one before has left.
+TEST_F(JournalFile, IsGoneOnWithAfterItsLastWholeLine) {
+  const std::string text = journal_of_a_job();
+  for (std::size_t size = 0; size <= text.size(); ++size) {
+    std::ofstream(file(), std::ios::trunc) << text.substr(0, size);
+    auto journal = Journal::resume(file());
+    ASSERT_TRUE(journal.ok()) << size << journal.status().to_string();
+    std::size_t whole = content().size();
+    ASSERT_EQ(content(), text.substr(0, whole)) << size;
+    ASSERT_TRUE(whole == 0 || text[whole - 1] == '\n') << size;
+    ASSERT_EQ(text.find('\n', whole) >= size, true) << size << ": a whole line was cut";
+    while (whole < text.size()) {
+      const std::size_t end = text.find('\n', whole) + 1;
+      ASSERT_TRUE(journal->copy(text.substr(whole, end - whole), false).ok());
+      whole = end;
+    }
+    ASSERT_TRUE(journal->sync().ok()) << size;
+    ASSERT_EQ(content(), text) << size;
+  }
+  const auto replayed = replay_text(content());
+  ASSERT_TRUE(replayed.ok()) << replayed.status().to_string();
+  EXPECT_FALSE(replayed->difference);
+}
+
+TEST_F(JournalFile, IsGoneOnWithAfterATailOfAnySize) {
+  const std::string line = journal_line(event::Begin{}, {}, {}, {}, {});
+  for (const std::size_t tail : {65'535U, 65'536U, 65'537U, 200'000U}) {
+    std::ofstream(file(), std::ios::trunc) << line << std::string(tail, 'x');
+    ASSERT_TRUE(Journal::resume(file()).ok());
+    EXPECT_EQ(content(), line) << tail;
+    std::ofstream(file(), std::ios::trunc) << std::string(tail, 'x');
+    ASSERT_TRUE(Journal::resume(file()).ok());
+    EXPECT_EQ(content(), "") << tail;
+  }
+}
+
+TEST_F(JournalFile, IsNotGoneOnWithWhileAnotherHvdrunWritesIt) {
+  const auto first = Journal::create(file());
+  ASSERT_TRUE(first.ok());
+  const auto second = Journal::resume(file());
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.status().message().find("is in use by another hvdrun"), std::string::npos);
 }
 
 TEST_F(JournalFile, IsNamedInTheErrorIfItCannotBeCreated) {
