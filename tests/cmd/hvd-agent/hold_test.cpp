@@ -1,15 +1,23 @@
 // hvdrun has died, and its agent holds the workers until the next one comes.
+#include <atomic>
 #include <csignal>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <string>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 
 #include "base/machine/proc.h"
+#include "base/socket.h"
 #include "base/text.h"
 #include "base/versions.h"
+#include "cmd/hvd-agent/host_claim.h"
+#include "cmd/hvd-agent/link_handover.h"
 #include "tests/cmd/hvd-agent/agent_under_test.h"
+#include "tests/support/other_user.h"
 
 namespace hvd::test {
 namespace {
@@ -165,6 +173,66 @@ TEST(AgentHolds, AKilledMessengerEndsTheAgent) {
   ASSERT_EQ(::kill(newer.pid(), SIGKILL), 0);
   EXPECT_EQ(older.wait_for_exit(), 1);
   EXPECT_TRUE(is_gone(worker));
+}
+
+// Where an agent of this user and this job takes links.
+AbstractAddress handover_of(const AgentOptions& options) {
+  return AbstractAddress(agent::handover_name(agent::claim_name("test", options.hello.host)));
+}
+
+// Any user may connect there.
+TEST(AgentHolds, AnotherUserHandsNoLinkOver) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  AgentUnderTest older(of_driver(1, "stranger"));
+  older.launch_mode(1, {"tick"});
+  ASSERT_TRUE(ticks(older, 1));
+  const pid_t worker = older.of(1).pid;
+  older.close_link();
+  const AbstractAddress where = handover_of(of_driver(1, "stranger"));
+  EXPECT_TRUE(as_other_user({}, [&where] {
+    const auto connection = connect_unix(where.get(), where.size, Clock::now() + kGenerous);
+    char byte = 0;
+    return connection.ok() && wait_for(connection->get(), POLLIN, Clock::now() + kGenerous).ok() &&
+           ::recv(connection->get(), &byte, 1, 0) == 0;
+  })) << "the agent waits for its link";
+  EXPECT_FALSE(is_gone(worker));
+
+  AgentUnderTest newer(of_driver(2, "stranger"));
+  ASSERT_TRUE(newer.ready);
+  EXPECT_TRUE(newer.ready->was_held);
+  EXPECT_TRUE(ticks(newer, 1));
+  shut_down(newer);
+}
+
+// Another user has taken the name, and waits for a link.
+TEST(AgentHolds, NoLinkIsHandedToAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const auto options = of_driver(2, "squatter");
+  const AbstractAddress where = handover_of(options);
+  auto listening = socket_pair();
+  ASSERT_TRUE(listening.ok());
+  std::atomic<bool> got_nothing = false;
+  std::thread other_user([&] {
+    got_nothing = as_other_user({}, [&] {
+      const UniqueFd name(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      if (::bind(name.get(), where.get(), where.size) != 0 || ::listen(name.get(), 1) != 0 ||
+          ::send(listening->second.get(), "x", 1, MSG_NOSIGNAL) != 1) {
+        return false;
+      }
+      const UniqueFd messenger(::accept4(name.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      char byte = 0;
+      return ::recv(messenger.get(), &byte, 1, 0) == 0;
+    });
+  });
+  ASSERT_TRUE(wait_for(listening->first.get(), POLLIN, Clock::now() + kGenerous).ok());
+  AgentUnderTest agent(options);
+  other_user.join();
+  EXPECT_TRUE(got_nothing) << "something of the link is passed on";
+  ASSERT_TRUE(agent.ready);
+  EXPECT_FALSE(agent.ready->was_held);
+  agent.launch_mode(1, {"tick"});
+  EXPECT_TRUE(ticks(agent, 1));
+  shut_down(agent);
 }
 
 // A chain of drivers leaves one agent and one messenger.
