@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/printable.h"
 #include "base/security/private_directory.h"
 #include "base/security/trusted_file.h"
 #include "base/security/written_file.h"

@@ -48,6 +48,8 @@ void JobRunner::perform(const action::PublishWorld& action) {
 SharedBytes JobRunner::keep_world(const action::PublishWorld& action) {
   const WorldDocument& world = action.world;
   const bool is_effective = world.state == WorldState::effective;
+  // For agents that are found later.
+  if (takeover_) takeover_->publish(world);
   // Until they leave, the members of the world before the last one commit there.
   server_.set_members(world.generation, incarnations_of(world), is_effective && !world.last);
   agent_link::World message{world.generation, is_effective, text_of(world, context_.job_key)};

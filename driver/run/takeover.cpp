@@ -100,9 +100,7 @@ void Takeover::answer(const Event& event) {
 
 void Takeover::ask(const Action& action) {
   if (const auto* const published = std::get_if<action::PublishWorld>(&action)) {
-    const bool is_proposed = published->world.state == WorldState::proposed;
-    proposed_ = is_proposed ? std::optional(published->world) : std::nullopt;
-    return;
+    return publish(published->world);
   }
   if (const auto* const finish = std::get_if<action::Finish>(&action)) finish_ = *finish;
   const auto host = host_of(action);
@@ -113,6 +111,11 @@ void Takeover::ask(const Action& action) {
   } else if (const auto past = pasts_.find(*host); past != pasts_.end()) {
     past->second.unanswered.push_back(action);
   }
+}
+
+void Takeover::publish(const WorldDocument& world) {
+  const bool is_proposed = world.state == WorldState::proposed;
+  proposed_ = is_proposed ? std::optional(world) : std::nullopt;
 }
 
 std::vector<HostIndex> Takeover::hosts() const { return {looked_for_.begin(), looked_for_.end()}; }

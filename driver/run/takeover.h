@@ -22,6 +22,8 @@ class Takeover {
  public:
   // The job has answered this event of the past. In their order.
   void relive(const Event& event, const std::vector<Action>& actions);
+  // The job has published this world, in the past or since.
+  void publish(const WorldDocument& world);
 
   // Hosts where an earlier driver had an agent, or was bringing one to.
   std::vector<HostIndex> hosts() const;

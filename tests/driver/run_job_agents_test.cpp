@@ -60,9 +60,11 @@ TEST_F(RunJob, that_was_over_when_its_driver_died_is_ended_by_the_next_one) {
   EXPECT_NE(ran, "");
   EXPECT_FALSE(std::filesystem::exists(directory.path() / "state" / "job.json"));
 
+  seen.started.clear();
   std::filesystem::rename(directory.path() / "left.json", directory.path() / "state" / "job.json");
   const auto outcome = run(script);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.reason;
+  EXPECT_TRUE(seen.started.empty());
   EXPECT_EQ(test::read_file(directory.path() / "ran"), ran) << "its workers are started again";
   EXPECT_FALSE(std::filesystem::exists(directory.path() / "state" / "job.json"));
 }

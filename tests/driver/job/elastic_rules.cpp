@@ -14,7 +14,11 @@ constexpr std::chrono::milliseconds kLate{1'000};  // more than the driver is ev
 
 void ElasticRules::before(const Event& event, TimePoint now) {
   if (finish_) wrong("an event after the end");
-  hold_ups_.look(now);
+  if (std::holds_alternative<event::TakenOver>(event)) {
+    hold_ups_.took_over(now);
+  } else {
+    hold_ups_.look(now);
+  }
   answers_a_tick_ = std::holds_alternative<event::Tick>(event);
   before_ = job_.state();
   if (std::holds_alternative<event::Heard>(event)) return;

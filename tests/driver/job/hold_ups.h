@@ -32,6 +32,14 @@ class HoldUps {
     looked_ = now;
   }
 
+  // In place of a look: another driver goes on. The time without one does not count.
+  void took_over(TimePoint now) {
+    looked_ = now;
+    read_by_ = now + pace_;
+    held_up_for_ = Duration::zero();
+    is_in_a_row_ = false;
+  }
+
   TimePoint own() const { return own_; }
   // Until this step; zero if it was not.
   Duration held_up_for() const { return held_up_for_; }

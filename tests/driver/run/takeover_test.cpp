@@ -274,6 +274,10 @@ TEST(Takeover, KnowsTheWorldThatIsProposed) {
   EXPECT_EQ(takeover.proposed()->generation, 3U);
   takeover.relive(event::Committed{0, 1, 3}, {publish(3, WorldState::effective)});
   EXPECT_FALSE(takeover.proposed());
+  // By this driver, before all agents are found.
+  takeover.publish(publish(4, WorldState::proposed).world);
+  ASSERT_TRUE(takeover.proposed());
+  EXPECT_EQ(takeover.proposed()->generation, 4U);
 }
 
 }  // namespace
