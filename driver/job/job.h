@@ -416,6 +416,7 @@ class Job {
     TimePoint rest = kNever;     // the end of the next rest of a host
     TimePoint joiners = kNever;  // when those on standby wait no longer for others that come
     TimePoint entry = kNever;    // when a world counts as one that does not form
+    TimePoint reports{};         // from then on all agents have told this driver of hvd::init()
   } deadlines_;
 
   HostRoster roster_;

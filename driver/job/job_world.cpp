@@ -430,6 +430,7 @@ void Job::on(const event::TakenOver& event) {
   hosts_.heartbeats().held_up(event.without_driver, now_);
   say(cat("driver ", event.epoch, " of the job goes on, ", seconds_text(event.without_driver),
           " after the one before had done its last step"));
+  if (is_plain_group()) deadlines_.reports = now_ + options_.start_timeout;
   const bool may_form =
       state_ == JobState::running && !is_entered_ && now_ - took_force_ < kMayBeForming;
   if (may_form && !is_plain_group()) deadlines_.entry = now_ + kForReports;
