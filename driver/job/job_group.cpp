@@ -61,8 +61,8 @@ void Job::keep_group() {
 }
 
 void Job::find_reason_to_restart_group() {
-  // Agents that are yet to be found may tell that the workers have begun to work: they did without a
-  // driver, and would lose what they have committed.
+  // Agents that are yet to be found may tell that the workers have begun to work: they did without
+  // a driver, and would lose what they have committed.
   if (now_ < deadlines_.reports) {
     deadlines_.decision = std::min(deadlines_.decision, deadlines_.reports);
     return;

@@ -180,16 +180,11 @@ TEST(Takeover, LooksForAnAgentUntilItIsFoundOrGivenUp) {
 
 // All that the agent has said comes again, and the job is to hear of each once.
 TEST(Takeover, KnowsTheReportsThatTheJobHasHad) {
-  const std::vector<Event> reports{event::Launched{0, 1, 9},
-                                   event::LaunchFailed{0, 1, 2, "no"},
-                                   event::Initialised{0, 1},
-                                   event::Done{0, 1},
-                                   event::Exited{0, 1, 3, 0},
-                                   event::HostLeaves{0},
-                                   event::WorkerReady{0, 1},
-                                   event::LeaveRequested{0, 1},
-                                   event::WorkerLeft{0, 1, "why"},
-                                   event::Committed{0, 1, 5}};
+  const std::vector<Event> reports{
+      event::Launched{0, 1, 9}, event::LaunchFailed{0, 1, 2, "no"}, event::Initialised{0, 1},
+      event::Done{0, 1},        event::Exited{0, 1, 3, 0},          event::HostLeaves{0},
+      event::WorkerReady{0, 1}, event::LeaveRequested{0, 1},        event::WorkerLeft{0, 1, "why"},
+      event::Committed{0, 1, 5}};
   for (const auto& report : reports) {
     SCOPED_TRACE(report.index());
     Takeover takeover;
@@ -232,8 +227,8 @@ TEST(Takeover, WhatIsNoReportOfAnAgentIsAlwaysNew) {
 
 TEST(Takeover, KnowsWhereItsHostsReachTheRendezvous) {
   Takeover takeover;
-  takeover.relive(event::Begin{}, {action::StartAgent{0}, action::StartAgent{1},
-                                   action::StartAgent{2}});
+  takeover.relive(event::Begin{},
+                  {action::StartAgent{0}, action::StartAgent{1}, action::StartAgent{2}});
   takeover.relive(event::AddressFound{0, "10.0.0.5", "10.0.0.1:4711"}, {});
   takeover.relive(event::AddressFound{1, "10.0.0.6", "10.0.0.1:4711"}, {});
   takeover.relive(event::AddressFound{2, "127.0.0.1", "127.0.0.1:4712"}, {});

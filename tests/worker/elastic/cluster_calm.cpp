@@ -19,6 +19,7 @@ constexpr milliseconds kLook{50};
 }  // namespace
 
 void SimulatedCluster::settle_down() {
+  if (driver_is_dead_) return schedule(kLook, [this] { settle_down(); });
   calm_ = true;
   workers_.calm();
   commits_before_calm_ = history_.commits();

@@ -88,6 +88,7 @@ void SimulatedCluster::plan_faults() {
   now_and_then(climate_.discovery_changes, [this] { change_discovery(); });
   now_and_then(climate_.everybody_is_replaced, [this] { replace_everybody(); });
   now_and_then(climate_.driver_stalls, [this] { stall(); });
+  now_and_then(climate_.driver_dies, [this] { lose_driver(); });
   now_and_then(climate_.host_drained, [this] { drain_or_undo(); });
   now_and_then(climate_.job_scaled, [this] { scale(); });
   now_and_then(climate_.worker_is_slow, [this] {
@@ -107,7 +108,8 @@ void SimulatedCluster::cut_off_machine() {
   const milliseconds time = dice_.one_in(2) ? dice_.up_to(100) : dice_.up_to(1'500);
   machine.cut_off_until = std::max(machine.cut_off_until, time_.now() + time);
   machine.cut_off_from_all = dice_.one_in(2);
-  if (options_.heartbeat_timeout.count() != 0 && machine.lease_ends == kNever) {
+  // Without a driver there is no lease.
+  if (options_.heartbeat_timeout.count() != 0 && machine.lease_ends == kNever && !driver_is_dead_) {
     machine.lease_ends = time_.now() + options_.heartbeat_timeout * 2 / 3;
   }
   schedule(time, [this, index] { heal(index); });
@@ -116,6 +118,11 @@ void SimulatedCluster::cut_off_machine() {
 void SimulatedCluster::heal(std::size_t index) {
   Machine& machine = machines_[index];
   if (machine.cut_off_until > time_.now() || held_up_until_ > time_.now()) return;
+  if (!is_linked(index)) {
+    // Its agent sees that there is no driver. What was frozen before stays so.
+    if (machine.lease_ends > time_.now()) machine.lease_ends = kNever;
+    return;
+  }
   machine.lease_ends = kNever;
   for (HostIndex host = 0; host < sessions_.size(); ++host) {
     if (sessions_[host].machine != index || sessions_[host].gone) continue;
@@ -127,6 +134,7 @@ void SimulatedCluster::heal(std::size_t index) {
 
 // A driver that does nothing renews no lease.
 void SimulatedCluster::stall() {
+  if (driver_is_dead_) return;
   const milliseconds time = dice_.up_to(500);
   held_up_until_ = std::max(held_up_until_, time_.now() + time);
   if (options_.heartbeat_timeout.count() != 0) {
@@ -139,6 +147,14 @@ void SimulatedCluster::stall() {
     if (held_up_until_ > time_.now()) return;
     for (const auto& event : std::exchange(waiting_, {})) step(event);
     for (std::size_t machine = 0; machine < machines_.size(); ++machine) heal(machine);
+  });
+}
+
+// No agent there waits for a driver.
+bool SimulatedCluster::is_linked(std::size_t machine) const {
+  return std::all_of(sessions_.begin(), sessions_.end(), [&](const HostSession& session) {
+    return session.machine != machine || session.gone || !session.ready ||
+           (!driver_is_dead_ && session.linked);
   });
 }
 

@@ -35,7 +35,8 @@ void SimulatedCluster::plan_suspension() {
 void SimulatedCluster::look_whether_it_ends() {
   if (std::exchange(watches_suspension_, true)) return;
   schedule(2 * milliseconds(climate_.leave_grace) + kEndsWithin, [this] {
-    if (is_over()) return;
+    // Nobody may have kept the request of a driver that has died.
+    if (is_over() || !rules_->is_to_suspend()) return;
     rules_->wrong(
         cat("it was to be suspended and does not end; waits for ", job_->waiting_for(time_.now())));
   });

@@ -22,7 +22,7 @@ constexpr int kSteps = 400'000;
 constexpr int kDetail = 64;  // of what changes nothing, one step in so many is looked at in detail
 constexpr std::uint64_t kWithoutJournal = 64;  // of so many runs, one has a journal
 constexpr milliseconds kFaultsFor{2'500};
-constexpr milliseconds kAfterTheEnd{5'000};
+constexpr milliseconds kAfterTheEnd{15'000};
 
 }  // namespace
 
@@ -131,7 +131,10 @@ std::string SimulatedCluster::run() {
     if (steps > kSteps) return "does not come to an end";
     const TimePoint deadline = job_->next_deadline();
     const TimePoint due = deadline == kNever ? kNever : std::max(deadline, held_up_until_);
-    if (!time_.advance(due, [this] { step(event::Tick{}); })) {
+    if (!time_.advance(driver_is_dead_ ? kNever : due, [this] {
+          say_which_are_looked_for();
+          step(event::Tick{});
+        })) {
       return cat("nothing will ever happen again; waits for ", job_->waiting_for(time_.now()));
     }
   }
@@ -168,21 +171,23 @@ std::string SimulatedCluster::verdict_on(const action::Finish& finish) const {
 // ---- the driver ----
 
 void SimulatedCluster::to_driver(const Event& event) {
+  if (driver_is_dead_) return;
   if (held_up_until_ > time_.now()) {
     waiting_.push_back(event);
-  } else {
-    step(event);
+  } else if (const auto told = after_takeover(event)) {
+    step(*told);
   }
 }
 
 void SimulatedCluster::step(const Event& event) {
-  if (is_over()) return;
+  if (is_over() || driver_is_dead_) return;
   const TimePoint now = time_.now();
   const bool routine =
       std::holds_alternative<event::Heard>(event) || std::holds_alternative<event::Tick>(event);
   rules_->before(event, now);
   auto actions = job_->step(event, now);
   if (journal_) journal_->step(event, actions, *job_, now);
+  record(event, actions);
   spoil(actions);
   for (const auto& action : actions) rules_->answered(action);
   rules_->after(event, now, dice_.one_in(routine && actions.empty() ? kDetail : kDetail / 8));
@@ -192,9 +197,13 @@ void SimulatedCluster::step(const Event& event) {
       history_.tell("    " + driver::to_text(action, job_->host_names()));
     }
   }
-  for (const auto& action : actions) {
-    std::visit([this](const auto& value) { perform(value); }, action);
+  const bool dies = !actions.empty() && !calm_ && dice_.one_in(climate_.driver_dies_in_step);
+  const auto done = static_cast<std::size_t>(
+      dies ? dice_.below(static_cast<int>(actions.size()) + 1) : static_cast<int>(actions.size()));
+  for (std::size_t i = 0; i < done; ++i) {
+    std::visit([this](const auto& value) { perform(value); }, actions[i]);
   }
+  if (dies) return lose_driver();
   if (rules_->is_to_suspend()) look_whether_it_ends();
   if (job_->world().generation > in_force_) {
     in_force_ = job_->world().generation;
@@ -217,12 +226,22 @@ void SimulatedCluster::find() {
 void SimulatedCluster::tell(HostIndex host, const Event& event) {
   HostSession& session = sessions_[host];
   if (session.gone) return;
+  const bool is_last = std::holds_alternative<event::AgentGone>(event) ||
+                       std::holds_alternative<event::HostFailed>(event);
+  if (const auto* const entered = std::get_if<event::WorldEntered>(&event)) entered_ = *entered;
+  if (is_repeated(event)) session.reports.push_back(event);
+  if (!has_driver(host)) {
+    if (is_last) {
+      session.gone = true;
+      kill_all_on(host, milliseconds(20));
+    }
+    return;
+  }
   if (is_cut_off(host) || !session.outbox.empty()) {
     session.outbox.push_back(event);
     return;
   }
-  if (std::holds_alternative<event::AgentGone>(event) ||
-      std::holds_alternative<event::HostFailed>(event)) {
+  if (is_last) {
     session.gone = true;
     kill_all_on(host, milliseconds(20));
   }
@@ -253,7 +272,7 @@ TimePoint SimulatedCluster::reaches_others(HostIndex host) const {
 void SimulatedCluster::beat(HostIndex host) {
   schedule(options_.heartbeat_timeout / 10, [this, host] {
     if (sessions_[host].gone || is_over()) return;
-    if (!is_cut_off(host)) to_driver(event::Heard{host});
+    if (has_driver(host) && !is_cut_off(host)) to_driver(event::Heard{host});
     beat(host);
   });
 }
@@ -261,6 +280,16 @@ void SimulatedCluster::beat(HostIndex host) {
 // ---- what the driver does ----
 
 void SimulatedCluster::perform(const action::PublishWorld& action) {
+  if (takeover_) takeover_->publish(action.world);
+  if (climate_.driver_dies + climate_.driver_dies_in_step > 0) {
+    std::string members;
+    for (const auto& member : action.world.members) members += cat(member.incarnation, " ");
+    const auto [known, is_new] = published_.try_emplace(action.world.generation, members);
+    if (!is_new && known->second != members) {
+      rules_->wrong(cat("generation ", action.world.generation, " is published with members ",
+                        members, "and with ", known->second));
+    }
+  }
   if (action.world.state == WorldState::proposed || action.world.last) workers_.hear(action.world);
 }
 
@@ -270,24 +299,35 @@ void SimulatedCluster::perform(const action::StartAgent& action) {
                                     [&](const Machine& one) { return one.name == name; });
   sessions_.resize(std::max(sessions_.size(), action.host + 1));
   sessions_[action.host].machine = static_cast<std::size_t>(machine - machines_.begin());
+  sessions_[action.host].assigned = true;
   const HostIndex host = action.host;
-  schedule(dice_.up_to(10), [this, host] {
+  schedule_for_driver(dice_.up_to(10), [this, host] {
     if (sessions_[host].gone) return;
     tell(host, event::HostProgress{host, Step::connect});
     if (!calm_ && dice_.one_in(climate_.host_fails)) {
-      schedule(dice_.up_to(300), [this, host] {
+      schedule_for_driver(dice_.up_to(300), [this, host] {
         tell(host, event::HostFailed{host, {Step::connect, "refused", 1}});
       });
       return;
     }
     const int time = !calm_ && dice_.one_in(climate_.slow_start) ? 3'000 : 60;
-    schedule(dice_.up_to(time), [this, host] {
+    schedule_for_driver(dice_.up_to(time), [this, host] {
       if (sessions_[host].gone || job_->hosts()[host].state != driver::HostState::starting) return;
       sessions_[host].ready = true;
       Machine& there = machines_[sessions_[host].machine];
       if (there.open && dice_.one_in(4)) ++there.slots;  // it was away, and has more now
+      if (driver_ > 1 && !is_cut_off(host)) there.lease_ends = kNever;  // that of an older agent
+      // One that still holds workers there is ended.
+      for (HostIndex older = 0; older < sessions_.size(); ++older) {
+        const bool is_older = older != host && sessions_[older].machine == sessions_[host].machine;
+        if (is_older && sessions_[older].gone && sessions_[older].holds_until != kNever) {
+          kill_all_on(older, milliseconds(0));
+        }
+      }
       tell(host, event::AgentReady{host, {0, there.slots}});
-      if (options_.heartbeat_timeout.count() != 0) beat(host);
+      if (options_.heartbeat_timeout.count() != 0 && !std::exchange(sessions_[host].beats, true)) {
+        beat(host);
+      }
     });
   });
 }
@@ -301,7 +341,7 @@ void SimulatedCluster::perform(const action::ChooseAddresses& /*action*/) {
 }
 
 void SimulatedCluster::perform(const action::FindAddress& action) {
-  schedule(dice_.up_to(10), [this, host = action.host] {
+  schedule_for_driver(dice_.up_to(10), [this, host = action.host] {
     if (sessions_[host].gone || job_->hosts()[host].state != driver::HostState::ready) return;
     to_driver(event::AddressFound{host, cat("fd00::", sessions_[host].machine)});
   });
@@ -318,29 +358,36 @@ void SimulatedCluster::perform(const action::Launch& action) {
   const auto& broken = machine_of(host).broken;
   const auto slot = static_cast<std::size_t>(action.member.slot);
   const bool is_broken = slot < broken.size() && broken[slot];
-  schedule(dice_.up_to(15), [this, host, incarnation, fails, is_member, is_broken] {
-    if (sessions_[host].gone) return;
-    if (fails) {
-      tell(host, event::LaunchFailed{host, incarnation, EACCES, "no"});
-      return;
-    }
-    started_[incarnation].launched = true;
-    tell(host, event::Launched{host, incarnation, 1 + static_cast<int>(incarnation)});
-    if (is_broken && !climate_.breaks_late) {
-      schedule(dice_.up_to(30), [this, host, incarnation] {
-        if (!sessions_[host].gone) tell(host, event::Exited{host, incarnation, 7, 0, false});
-      });
-      return;
-    }
-    workers_.start(incarnation, host, is_member);
-    if (is_broken) {
-      schedule(milliseconds(50) + dice_.up_to(200), [this, incarnation] {
-        // A failure while all end would be the job's.
-        if (!finishing_ && workers_.runs(incarnation)) workers_.die(incarnation, 7, 0);
-      });
-    }
-    if (started_[incarnation].stopping) stop_worker(incarnation, milliseconds(10), 15);
-  });
+  schedule(dice_.up_to(15),
+           [this, host, incarnation, fails, is_member, is_broken, driver = driver_] {
+             if (sessions_[host].gone || !arrives(host, driver)) return;
+             if (std::exchange(started_[incarnation].asked_for, true)) {
+               if (driver_ == 1)
+                 rules_->wrong(cat("incarnation ", incarnation, " is launched twice"));
+               return;
+             }
+             if (fails) {
+               tell(host, event::LaunchFailed{host, incarnation, EACCES, "no"});
+               return;
+             }
+             started_[incarnation].launched = true;
+             tell(host, event::Launched{host, incarnation, 1 + static_cast<int>(incarnation)});
+             if (is_broken && !climate_.breaks_late) {
+               schedule(dice_.up_to(30), [this, host, incarnation] {
+                 if (!sessions_[host].gone)
+                   tell(host, event::Exited{host, incarnation, 7, 0, false});
+               });
+               return;
+             }
+             workers_.start(incarnation, host, is_member);
+             if (is_broken) {
+               schedule(milliseconds(50) + dice_.up_to(200), [this, incarnation] {
+                 // A failure while all end would be the job's.
+                 if (!finishing_ && workers_.runs(incarnation)) workers_.die(incarnation, 7, 0);
+               });
+             }
+             if (started_[incarnation].stopping) stop_worker(incarnation, milliseconds(10), 15);
+           });
 }
 
 // A worker that its agent was asked to start and has not yet is started, and then ended.
@@ -366,7 +413,8 @@ void SimulatedCluster::perform(const action::StopWorkers& action) {
       continue;
     }
     const bool job_goes_on = action.incarnation != driver::kEveryWorker;
-    if (job_goes_on) workers_.check_heirs(incarnation);
+    // What was right when it was asked for is asked for once more.
+    if (job_goes_on && !repeats_) workers_.check_heirs(incarnation);
     // Its agent kills what is still there when the grace is over; also what it was yet to start.
     const bool ignores = dice_.one_in(5);
     const milliseconds at = ignores ? action.grace : std::min(action.grace, dice_.up_to(50));
@@ -392,15 +440,28 @@ void SimulatedCluster::perform(const action::DescribeWorker& action) {
 
 void SimulatedCluster::perform(const action::ShutDownAgent& action) {
   if (dice_.one_in(climate_.agent_stays)) return;
-  schedule(dice_.up_to(10), [this, host = action.host] {
-    tell(host, event::AgentGone{host, "left"});
+  schedule(dice_.up_to(10), [this, host = action.host, driver = driver_] {
+    if (arrives(host, driver)) tell(host, event::AgentGone{host, "left"});
   });
 }
 
 // The driver gives up its own end: it needs no answer for that. The agent kills when it sees
 // the end of the link, and what is cut off when it has been silent for too long.
 void SimulatedCluster::perform(const action::DropAgent& action) {
-  schedule(dice_.up_to(10), [this, host = action.host] {
+  schedule(dice_.up_to(10), [this, host = action.host, driver = driver_] {
+    const bool was_gone = sessions_[host].gone;
+    if (driver != driver_ || driver_is_dead_) {
+      // It had been told to, or had not.
+      if (was_gone || !arrives(host, driver)) return;
+      sessions_[host].gone = true;
+      kill_all_on(host, milliseconds(20));
+      return;
+    }
+    if (takeover_ && takeover_->looks_for(host)) {
+      // It cannot be told, and holds its workers on.
+      sessions_[host].gone = true;
+      return to_driver(event::AgentGone{host, "was given up before it was connected"});
+    }
     if (std::exchange(sessions_[host].gone, true)) return;
     const Duration sees = reaches_driver(host) - time_.now();
     time_.after(std::min<Duration>(sees, options_.orphan_timeout),

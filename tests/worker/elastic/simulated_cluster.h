@@ -3,8 +3,9 @@
 // not in time; leases, which freeze the workers of a host that is cut off; discovery that flaps and
 // lies; all workers are replaced; people drain hosts and scale the job; agents that die and
 // lie; workers that crash, are killed or stopped, start slowly, are told to go, do not leave; a
-// driver that is held up. For a while anything happens; then nothing does any more, and the world
-// must become whole again, train on, and end well when its work is done.
+// driver that is held up, or dies and is followed by another one. For a while anything happens;
+// then nothing does any more, and the world must become whole again, train on, and end well when
+// its work is done.
 //
 // The invariants are in tests/driver/job/elastic_rules.h for the driver, and in
 // training_history.h for the workers. A seed reproduces a run. A value for one thread.
@@ -13,12 +14,14 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "driver/job/job.h"
+#include "driver/run/takeover.h"
 #include "tests/driver/job/elastic_rules.h"
 #include "tests/driver/journal/kept_journal.h"
 #include "tests/worker/elastic/simulated_workers.h"
@@ -40,10 +43,13 @@ struct Climate {
   int everybody_is_replaced =
       0;  // half of the machines by the others, or all workers are told to go
   int driver_stalls = 0;
+  int driver_dies = 0;
   int host_drained = 0;  // or a drained one is used again
   int job_scaled = 0;
   int worker_is_slow = 0;  // or is slow no longer; slow ones are replaced
   // Of things that are done, one in so many goes wrong.
+  int driver_dies_in_step = 0;  // with a part of its actions done
+  int driver_stays_away = 0;    // for longer than agents hold their workers
   int host_fails = 0;
   int launch_fails = 0;
   int launch_hangs = 0;
@@ -96,13 +102,19 @@ class SimulatedCluster : private Surroundings {
   };
   struct HostSession {
     std::size_t machine = 0;
+    bool assigned = false;  // the agent was started
     bool ready = false;
     bool gone = false;
-    std::vector<driver::Event> outbox;  // while it is cut off
+    bool beats = false;
+    bool linked = true;                  // with the newest driver
+    std::vector<driver::Event> outbox;   // while it is cut off
+    std::vector<driver::Event> reports;  // all of its agent: the next driver hears them again
+    TimePoint holds_until = kNever;      // while it has no driver
   };
   // Of a worker, as its agent knows it.
   struct Started {
     HostIndex host = 0;
+    bool asked_for = false;
     bool launched = false;
     bool stopping = false;
   };
@@ -112,6 +124,11 @@ class SimulatedCluster : private Surroundings {
   bool given_up(Incarnation incarnation) const override;
   TimePoint reaches_driver(HostIndex host) const override;
   TimePoint reaches_others(HostIndex host) const override;
+  bool has_driver(HostIndex host) const override {
+    return !driver_is_dead_ && sessions_[host].linked;
+  }
+  bool has_any_driver() const override { return !driver_is_dead_; }
+  std::uint64_t driver() const override { return driver_; }
 
   void schedule(milliseconds after, std::function<void()> work) {
     time_.after(after, std::move(work));
@@ -122,6 +139,15 @@ class SimulatedCluster : private Surroundings {
   }
   std::string verdict();
   std::string verdict_on(const driver::action::Finish& finish) const;
+
+  // What a driver has begun ends with it.
+  void schedule_for_driver(milliseconds after, std::function<void()> work) {
+    schedule(after, [this, driver = driver_, work = std::move(work)] {
+      if (driver == driver_ && !driver_is_dead_) work();
+    });
+  }
+  // Whether something that was sent to this host's agent, by that driver, comes there.
+  bool arrives(HostIndex host, std::uint64_t driver);
 
   // simulated_cluster.cpp: the driver, its hosts and its words
   void to_driver(const driver::Event& event);
@@ -135,6 +161,19 @@ class SimulatedCluster : private Surroundings {
   void choose_limits();
   void break_something();
   static int good_slots(const Machine& machine);
+
+  // cluster_takeover.cpp
+  void record(const driver::Event& event, const std::vector<driver::Action>& actions);
+  void lose_driver();
+  void end_if_held_too_long(HostIndex host);
+  void take_over();
+  void relive();
+  void find_agent(HostIndex host);
+  void look_for_agent(HostIndex host);
+  void agent_found(HostIndex host);
+  std::optional<driver::Event> after_takeover(const driver::Event& event);
+  void say_which_are_looked_for();
+  static bool is_repeated(const driver::Event& event);
 
   // cluster_calm.cpp
   void settle_down();
@@ -155,6 +194,7 @@ class SimulatedCluster : private Surroundings {
   void perform(const driver::action::StartAgent& action);
   void perform(const driver::action::FindAddress& action);
   void perform(const driver::action::VoidCommits& action) {
+    voided_ = action.generation;
     workers_.void_commits(action.generation);
   }
   void perform(const driver::action::PlanStands& action);
@@ -176,6 +216,7 @@ class SimulatedCluster : private Surroundings {
   void on_some_session(const std::function<void(HostIndex)>& work);
   void cut_off_machine();
   void heal(std::size_t machine);
+  bool is_linked(std::size_t machine) const;
   void stall();
   void change_discovery();
   void replace_everybody();
@@ -204,6 +245,22 @@ class SimulatedCluster : private Surroundings {
   int commits_before_calm_ = 0;
   TimePoint held_up_until_{};
   std::vector<driver::Event> waiting_;  // for the driver, while it is held up
+
+  // The journal. The first `kept_` steps are on the disk for sure.
+  struct Recorded {
+    driver::Event event;
+    TimePoint at;
+    std::size_t actions = 0;
+  };
+  std::vector<Recorded> steps_;
+  std::size_t kept_ = 0;
+  std::uint64_t driver_ = 1;  // the epoch
+  bool driver_is_dead_ = false;
+  std::optional<driver::Takeover> takeover_;
+  bool repeats_ = false;  // what the driver before has asked for
+  std::uint64_t voided_ = 0;
+  std::map<std::uint64_t, std::string> published_;  // by generation: members
+  std::optional<driver::event::WorldEntered> entered_;
 
   std::vector<Machine> machines_;
   std::vector<HostSession> sessions_;  // by HostIndex

@@ -31,6 +31,7 @@ void SimulatedWorkers::start(Incarnation incarnation, HostIndex host, bool is_me
   process.host = host;
   process.member = is_member;
   process.runs = true;
+  process.driver_is_gone = !surroundings_.has_driver(host);
   process.stays = dice_.one_in(climate_.stays);
   const auto lacks = static_cast<Incarnation>(climate_.lacks_frozen);
   process.has_frozen = lacks == 0 || incarnation % lacks != 0;
@@ -136,11 +137,82 @@ void SimulatedWorkers::hear(const WorldDocument& world) {
   if (climate_.plain) return;
   const auto told = std::make_shared<const WorldDocument>(world);
   for (const auto& process : processes_) {
-    if (!process->runs) continue;
+    // An agent without a driver hears the newest worlds when it has found it.
+    if (!process->runs || !surroundings_.has_driver(process->host)) continue;
     const Duration reached = surroundings_.reaches_driver(process->host) - time_.now();
+    const bool is_cut = reached.count() > 0;
     deliver(process->incarnation, reached + wire_time(),
-            [this, told](Process& one) { hear(one, *told); });
+            [this, told, is_cut, driver = surroundings_.driver()](Process& one) {
+              if (!is_cut || driver == surroundings_.driver()) hear(one, *told);
+            });
   }
+}
+
+// ---- one driver after the other ----
+
+void SimulatedWorkers::lost_driver(HostIndex host) {
+  for (const auto& process : processes_) {
+    if (!process->runs || process->host != host) continue;
+    deliver(process->incarnation, wire_time(), [this](Process& one) {
+      if (!surroundings_.has_driver(one.host)) say_driver_is_gone(one, true);
+      // Else it hears both, that one is gone and that another has come.
+      if (!one.known_mark.none()) send_mark(one, one.known_mark);
+    });
+  }
+}
+
+void SimulatedWorkers::driver_came(CommitId mark, const WorldDocument& effective) {
+  mark_ = mark;
+  ++mark_version_;
+  effective_ = effective;
+}
+
+void SimulatedWorkers::found_driver(HostIndex host, const WorldDocument& effective,
+                                    const std::optional<WorldDocument>& proposed) {
+  if (const auto kept = agent_marks_.find(host); kept != agent_marks_.end()) {
+    raise_mark(kept->second);
+    agent_marks_.erase(kept);
+  }
+  if (climate_.plain) return;
+  for (const auto& process : processes_) {
+    if (!process->runs || process->host != host) continue;
+    deliver(process->incarnation, wire_time(),
+            [this, effective, proposed, driver = surroundings_.driver()](Process& one) {
+              if (surroundings_.has_driver(one.host)) say_driver_is_gone(one, false);
+              if (!effective.members.empty()) hear(one, effective);
+              if (one.runs && proposed) hear(one, *proposed);
+            });
+  }
+}
+
+void SimulatedWorkers::say_driver_is_gone(Process& process, bool gone) {
+  process.driver_is_gone = gone;
+}
+
+void SimulatedWorkers::keep_mark(Process& process, CommitId id) {
+  process.known_mark = std::max(process.known_mark, id);
+  if (process.driver_is_gone) send_mark(process, id);
+}
+
+void SimulatedWorkers::send_mark(const Process& process, CommitId id) {
+  if (surroundings_.has_driver(process.host)) return raise_mark(id);
+  CommitId& kept = agent_marks_[process.host];
+  kept = std::max(kept, id);
+}
+
+void SimulatedWorkers::raise_mark(CommitId id) {
+  if (!(mark_ < id)) return;
+  mark_ = id;
+  ++mark_version_;
+}
+
+CommitId SimulatedWorkers::mark_anywhere() const {
+  CommitId mark = mark_;
+  for (const auto& [host, kept] : agent_marks_) mark = std::max(mark, kept);
+  for (const auto& process : processes_) {
+    if (process->runs) mark = std::max(mark, process->known_mark);
+  }
+  return mark;
 }
 
 void SimulatedWorkers::void_commits(std::uint64_t generation) {
@@ -386,7 +458,7 @@ void SimulatedWorkers::lost_a_peer(Process& process) {
   }
 }
 
-// A request is done or not if the process dies meanwhile, and its answer may be lost.
+// A request is done or not if the process or the driver dies meanwhile, and its answer may be lost.
 void SimulatedWorkers::ask_mark(Process& process, std::function<void(Process&)> back,
                                 std::function<void(Process&)> lost,
                                 std::function<void()> at_server) {
@@ -396,16 +468,21 @@ void SimulatedWorkers::ask_mark(Process& process, std::function<void(Process&)> 
   const TimePoint there = surroundings_.reaches_driver(process.host) + wire_time();
   const bool is_lost = dice_.one_in(climate_.answer_of_mark_is_lost);
   const bool arrives = !is_lost || dice_.one_in(2);
-  time_.at(there, [this, incarnation, turn, is_lost, arrives, back = std::move(back),
-                   lost = std::move(lost), at_server = std::move(at_server)] {
-    if (arrives) at_server();
-    const Duration way = surroundings_.reaches_driver(of(incarnation).host) - time_.now();
-    deliver(incarnation, way + (is_lost ? Duration(kRendezvousTimeout) : wire_time()),
-            [this, turn, is_lost, back, lost](Process& one) {
-              if (one.turn != turn || !message(one)) return;
-              (is_lost ? lost : back)(one);
-            });
-  });
+  time_.at(
+      there, [this, incarnation, turn, is_lost, arrives, driver = surroundings_.driver(),
+              back = std::move(back), lost = std::move(lost), at_server = std::move(at_server)] {
+        const bool is_there = driver == surroundings_.driver() && surroundings_.has_any_driver();
+        if (arrives && is_there) at_server();
+        const Duration way = surroundings_.reaches_driver(of(incarnation).host) - time_.now();
+        const bool fails = is_lost || !is_there;
+        deliver(incarnation, way + (fails ? Duration(kRendezvousTimeout) : wire_time()),
+                [this, turn, fails, driver, back, lost](Process& one) {
+                  if (one.turn != turn || !message(one)) return;
+                  // The answer of a driver that dies then comes or not.
+                  const bool died = driver != surroundings_.driver() && dice_.one_in(2);
+                  (fails || died ? lost : back)(one);
+                });
+      });
   message(process);
 }
 

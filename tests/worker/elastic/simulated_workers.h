@@ -82,6 +82,11 @@ class Surroundings {
   // When the driver, or all others, can be reached from there: now, if nothing is cut.
   virtual TimePoint reaches_driver(driver::HostIndex host) const = 0;
   virtual TimePoint reaches_others(driver::HostIndex host) const = 0;
+  // Its agent has a link to a driver. Else it holds its workers until the next one comes.
+  virtual bool has_driver(driver::HostIndex host) const = 0;
+  virtual bool has_any_driver() const = 0;
+  // The number of the newest driver. What was sent to one before reaches nobody.
+  virtual std::uint64_t driver() const = 0;
 };
 
 class SimulatedWorkers {
@@ -110,6 +115,14 @@ class SimulatedWorkers {
   void stop(Incarnation incarnation) { of(incarnation).stopped = true; }
   void thawed(driver::HostIndex host);
   void hear(const WorldDocument& world);
+  // The agent of this host has lost its driver, and says so to its workers.
+  void lost_driver(driver::HostIndex host);
+  // Another driver goes on: its rendezvous knows of no mark but this, `effective` is in force, and
+  // agents will tell that when they are found.
+  void driver_came(CommitId mark, const WorldDocument& effective);
+  // The agent of this host has found that driver. It hands over its mark, and hears these worlds.
+  void found_driver(driver::HostIndex host, const WorldDocument& effective,
+                    const std::optional<WorldDocument>& proposed);
   // The driver writes the mark.
   void void_commits(std::uint64_t generation);
   // Nothing goes wrong any more.
@@ -201,6 +214,8 @@ class SimulatedWorkers {
     std::optional<bool> is_saved;       // as rank 0 says
     std::optional<worker::MarkWriter> mark;
     std::optional<std::uint64_t> mark_version;
+    bool driver_is_gone = false;  // as its agent says
+    CommitId known_mark;          // which the agent has as soon as there is no driver
   };
   // The contribution of a rank to a collective.
   struct Said {
@@ -251,6 +266,12 @@ class SimulatedWorkers {
   void lost_a_peer(Process& process);
   void ask_mark(Process& process, std::function<void(Process&)> back,
                 std::function<void(Process&)> lost, std::function<void()> at_server);
+  void say_driver_is_gone(Process& process, bool gone);
+  void keep_mark(Process& process, CommitId id);
+  void send_mark(const Process& process, CommitId id);
+  void raise_mark(CommitId id);
+  // In the rendezvous, or with an agent or a worker for the next one.
+  CommitId mark_anywhere() const;
 
   // training_worker.cpp: the program
   void go_on(Process& process);
@@ -273,6 +294,7 @@ class SimulatedWorkers {
   void prepare(Process& process);
   void prepared(Process& process, const Op& op);
   void write_mark(Process& process);
+  void mark_with_agent(Process& process);
   void decide(Process& process);
   void act_on_answer(Process& process);
 
@@ -294,6 +316,7 @@ class SimulatedWorkers {
   int whole_state(const Process& process) const;
   std::uint64_t sizes_at_commit(const Process& process) const;
   void check_loss(const Process& process);
+  bool is_newest_held() const;
 
   Surroundings& surroundings_;
   VirtualTime& time_;
@@ -312,6 +335,7 @@ class SimulatedWorkers {
   // In the rendezvous.
   CommitId mark_;
   std::uint64_t mark_version_ = 0;
+  std::map<driver::HostIndex, CommitId> agent_marks_;
 };
 
 }  // namespace hvd

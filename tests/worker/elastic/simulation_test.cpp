@@ -12,6 +12,7 @@ constexpr int kHosts = 3;
 constexpr int kSlots = 3;
 
 struct Sum {
+  long runs = 0;
   long successes = 0;
   long suspended = 0;
   long generations = 0;
@@ -37,6 +38,7 @@ Sum simulate(long runs, const ClimateOf& climate_of) {
       ADD_FAILURE() << again.story() << wrong << "\nHVD_SIMULATION_SEED=" << seed;
       return sum;
     }
+    ++sum.runs;
     sum.successes += cluster.succeeded() ? 1 : 0;
     sum.suspended += cluster.suspended() ? 1 : 0;
     sum.generations += cluster.generations();
@@ -216,6 +218,32 @@ TEST(ElasticSimulation, keeps_the_state_when_everybody_is_replaced_and_some_are_
     climate.may_fail = true;  // if the only one with the state is killed
     Dice dice(~seed);
     choose_program(climate.workers, dice);
+    return climate;
+  });
+}
+
+// The driver dies at any moment, also while it does what it has decided, and the next one goes on,
+// soon or late. Nothing else goes wrong: no worker is lost, and each world is whole again.
+TEST(ElasticSimulation, outlives_its_driver) {
+  const Sum sum = simulate(1'000, [](std::uint64_t seed) {
+    Climate climate;
+    climate.driver_dies = 300;
+    climate.driver_dies_in_step = seed % 2 == 0 ? 0 : 10;
+    climate.workers.slow_message = seed % 3 == 0 ? 30 : 0;
+    Dice dice(~seed);
+    choose_program(climate.workers, dice);
+    return climate;
+  });
+  EXPECT_EQ(sum.successes, sum.runs);
+}
+
+// And whatever else may happen does.
+TEST(ElasticSimulation, outlives_its_driver_whatever_happens_at_once) {
+  simulate(2'000, [](std::uint64_t seed) {
+    Climate climate = some_of_everything(seed);
+    climate.driver_dies = seed % 3 == 0 ? 0 : 400;
+    climate.driver_dies_in_step = seed % 3 == 1 ? 0 : 20;
+    climate.driver_stays_away = seed % 4 == 0 ? 10 : 0;
     return climate;
   });
 }

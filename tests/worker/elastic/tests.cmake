@@ -40,6 +40,7 @@ hvd_test(hvd_simulation_test COMPUTES
   worker/elastic/cluster_calm.cpp
   worker/elastic/cluster_faults.cpp
   worker/elastic/cluster_suspension.cpp
+  worker/elastic/cluster_takeover.cpp
   worker/elastic/finished_worker.cpp
   worker/elastic/simulated_cluster.cpp
   worker/elastic/simulated_workers.cpp
@@ -47,7 +48,7 @@ hvd_test(hvd_simulation_test COMPUTES
   worker/elastic/suspended_worker.cpp
   worker/elastic/training_history.cpp
   worker/elastic/training_worker.cpp
-  LIBRARIES hvd_job hvd_journal hvd_worker
+  LIBRARIES hvd_driver hvd_worker
   LABELS unit)
 add_test(NAME ElasticSimulation/25000_seeds
   COMMAND hvd_simulation_test --gtest_filter=ElasticSimulation.holds_whatever_happens_at_once)

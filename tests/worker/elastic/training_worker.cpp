@@ -17,6 +17,7 @@ constexpr int kStepTime = 12'000;  // of computing, in microseconds; others are 
 constexpr int kMutateTime = 2'000;
 constexpr int kCopyTime = 2'000;
 constexpr int kChunkTime = 4'000;
+constexpr std::chrono::milliseconds kLooksForDriver{10};
 
 }  // namespace
 
@@ -106,6 +107,11 @@ void SimulatedWorkers::completed(Process& process, const Op& op) {
 // ---- the vote ----
 
 void SimulatedWorkers::vote(Process& process) {
+  // Only the next driver has heard of all marks.
+  if (process.rank == 0 && process.driver_is_gone) {
+    process.phase = Phase::voting;
+    return then(process, kLooksForDriver, &SimulatedWorkers::vote);
+  }
   Said said;
   said.vote = {process.states.newest(), 1, climate_.can_load, process.sizes};
   if (process.rank != 0) {
@@ -121,6 +127,7 @@ void SimulatedWorkers::vote(Process& process) {
           lost_a_peer(one);
           return;
         }
+        keep_mark(one, *mark);
         Said with_mark = said;
         with_mark.mark = *mark;
         say_in_collective(one, Phase::voting, with_mark);
@@ -153,7 +160,11 @@ void SimulatedWorkers::voted(Process& process, const Op& op) {
   const bool holds = std::find(holders.begin(), holders.end(), process.rank) != holders.end();
   if (holds && process.resume.from != Resume::From::state) {
     check_loss(process);
-    if (process.resume.from == Resume::From::beginning) history_.begun();
+    if (process.resume.from == Resume::From::beginning) {
+      // Known limit: a mark that only those had who are lost, and a driver that has died.
+      if (surroundings_.driver() > 1 && !is_newest_held()) history_.void_commits();
+      history_.begun();
+    }
     // A checkpoint is as new as the newest commit, if the program is lucky.
     process.live = process.resume.from == Resume::From::loader && dice_.one_in(2)
                        ? history_.committed()
@@ -275,6 +286,13 @@ void SimulatedWorkers::check_loss(const Process& process) {
   }
 }
 
+bool SimulatedWorkers::is_newest_held() const {
+  return std::any_of(processes_.begin(), processes_.end(), [this](const auto& one) {
+    return one->runs && !surroundings_.given_up(one->incarnation) && !history_.newest().none() &&
+           one->ever_whole >= history_.newest();
+  });
+}
+
 // ---- a step ----
 
 void SimulatedWorkers::train(Process& process) {
@@ -384,8 +402,30 @@ void SimulatedWorkers::prepared(Process& process, const Op& op) {
   if (process.answer) act_on_answer(process);
 }
 
+// There is no driver to write it down.
+void SimulatedWorkers::mark_with_agent(Process& process) {
+  MarkWriter& mark = *process.mark;
+  process.mark_version.reset();
+  keep_mark(process, mark.id());
+  // A driver that has come meanwhile may have missed it.
+  if (!process.driver_is_gone) {
+    process.mark.emplace(mark.id());
+    return write_mark(process);
+  }
+  tell(process, "marks it with its agent");
+  if (mark.id().run != 0) history_.finished();
+  if (process.phase == Phase::marking) {
+    decide(process);
+  } else {
+    say_in_collective(process, Phase::shutting_down, {});
+  }
+}
+
 void SimulatedWorkers::write_mark(Process& process) {
   MarkWriter& mark = *process.mark;
+  const bool is_to_ask =
+      mark.next() == MarkWriter::Next::read || mark.next() == MarkWriter::Next::write;
+  if (process.driver_is_gone && is_to_ask) return mark_with_agent(process);
   const auto doubt = [this](Process& one) {
     one.mark->in_doubt();
     if (flaw_ == Flaw::takes_doubt_for_success) one.mark->wrote(0);
@@ -436,6 +476,7 @@ void SimulatedWorkers::write_mark(Process& process) {
     }
     case MarkWriter::Next::written:
       process.mark_version = mark.version();
+      keep_mark(process, mark.id());
       if (process.phase == Phase::marking) {
         decide(process);
       } else {
@@ -451,7 +492,7 @@ void SimulatedWorkers::write_mark(Process& process) {
 void SimulatedWorkers::decide(Process& process) {
   Answer answer{process.mark->id(), {}};
   tell(process, "decides");
-  history_.decided(answer.id, process.live, mark_);
+  history_.decided(answer.id, process.live, mark_anywhere());
   if (const WorldDocument* const next = process.follower->proposed()) answer.next = *next;
   process.answer = answer;
   process.phase = Phase::awaiting;
