@@ -145,7 +145,7 @@ std::vector<Action> Takeover::unanswered(HostIndex host) const {
 
 bool Takeover::is_known(const Event& event) const {
   if (const auto* const entered = std::get_if<event::WorldEntered>(&event)) {
-    return entered->generation <= entered_;
+    return entered_ != 0 && entered->generation <= entered_;
   }
   const auto host = host_of(event);
   const auto past = host ? pasts_.find(*host) : pasts_.end();

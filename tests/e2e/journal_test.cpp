@@ -55,7 +55,7 @@ TEST_F(JournalTest, TellsOfAnElasticJobWithALoss) {
   expect_replayed("up to the end of the job");
 
   const auto all = lines();
-  EXPECT_EQ(all.at(0).at("schema"), 1);
+  EXPECT_EQ(all.at(0).at("schema"), 2);
   EXPECT_EQ(all.at(0).at("elastic"), true);
   EXPECT_FALSE(all.at(0).at("command").empty());
   bool killed = false;

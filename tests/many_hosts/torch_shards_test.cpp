@@ -38,9 +38,10 @@ class TorchShardsTest : public ManyHostsTest {
 
   Process& start_training(Words flags, const std::string& disturb) {
     flags.insert(flags.end(),
-                 {"--env", "PYTHONPATH=/root/python", "--env", "PYTHONDONTWRITEBYTECODE=1", "--env",
-                  "OMP_NUM_THREADS=1", "--env", cat("DISTURB=", disturb), "--tag-output", "none",
-                  "/usr/bin/python3", "/root/shards_program.py"});
+                 {"--env", "PYTHONPATH=/root/python", "--env", "LD_LIBRARY_PATH=/root/python",
+                  "--env", "PYTHONDONTWRITEBYTECODE=1", "--env", "OMP_NUM_THREADS=1", "--env",
+                  cat("DISTURB=", disturb), "--tag-output", "none", "/usr/bin/python3",
+                  "/root/shards_program.py"});
     return start(flags);
   }
   void expect_waits(Process& job, int step, int workers) {

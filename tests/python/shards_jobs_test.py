@@ -34,7 +34,7 @@ def is_first_time(name):
 
 def disturb(state, shard):
     with open("computed", "a") as file:
-        file.write(f"{state.step} {shard}\n")
+        file.write(f"{state.step} {shard}\\n")
     victim = {10: hvd.size() - 1, 25: 1}.get(state.step)
     if hvd.rank() == victim and shard % 2 == 1 and is_first_time(f"{state.step}"):
         os.kill(os.getpid(), signal.SIGKILL)
