@@ -111,7 +111,8 @@ def test_a_ledger_says_which_samples_each_shard_had(tmp_path):
     assert len(lines) == 40
     for line in lines:
         assert sorted(map(int, line["samples"])) == list(range(16))
-        assert all(len(one) == 8 for one in line["samples"].values())
+        # The last batches of an epoch are smaller.
+        assert {len(one) for one in line["samples"].values()} in ({8}, {5})
     drawn = [one for line in lines[:10] for batch in line["samples"].values() for one in batch]
     assert len(set(drawn)) == len(drawn), "a sample of an epoch has been drawn twice"
 

@@ -216,13 +216,22 @@ TEST(Takeover, WhatIsNoReportOfAnAgentIsAlwaysNew) {
   for (const Event& event :
        std::vector<Event>{event::Heard{0}, event::Unserved{0}, event::HostProgress{0, {}},
                           event::Described{0, 1, "it runs"}, event::FoundSlow{0, 1, true},
-                          event::Saving{0, 1, 5, 5, true}, event::WorldEntered{3, 1},
-                          event::SuspendRequested{15}, event::StopRequested{2}, event::Tick{}}) {
+                          event::Saving{0, 1, 5, 5, true}, event::SuspendRequested{15},
+                          event::StopRequested{2}, event::Tick{}}) {
     Takeover takeover;
     takeover.relive(event::Begin{}, {action::StartAgent{0}});
     takeover.relive(event, {});
     EXPECT_FALSE(takeover.is_known(event)) << event.index();
   }
+}
+
+TEST(Takeover, KnowsWhichWorldsHaveBeenAtWork) {
+  Takeover takeover;
+  takeover.relive(event::Begin{}, {action::StartAgent{0}});
+  EXPECT_FALSE(takeover.is_known(event::WorldEntered{1, 1}));
+  takeover.relive(event::WorldEntered{3, 1}, {});
+  EXPECT_TRUE(takeover.is_known(event::WorldEntered{3, 2}));
+  EXPECT_FALSE(takeover.is_known(event::WorldEntered{4, 1}));
 }
 
 TEST(Takeover, KnowsWhereItsHostsReachTheRendezvous) {
