@@ -101,8 +101,8 @@ class TreeSum:
     def begin(self, addresses: list[int], step: int | None) -> Sequence[int]:
         """Begins a step, and gives the shards that this rank is to compute.
 
-        A step before it that a signal has cut off comes to its end first. With a number, a step that
-        another world repeats computes no shard whose sum is still there.
+        A step before it that a signal has cut off comes to its end first. With a number, a step
+        that another world repeats computes no shard whose sum is still there.
         """
         while self._reducer.in_flight() and not self._reducer.synchronize(_SLICE_MS, addresses):
             pass
@@ -176,9 +176,10 @@ class ShardReducer:
         if a member is gone.
 
         Args:
-            step: the number of the step, the same on all ranks. With it, a step with a deterministic
-                sum that is repeated after a loss loops only over the shards that were lost. It
-                needs a commit after each step, and a reducer that outlives the worlds.
+            step: the number of the step, the same on all ranks. With it, a step with a
+                deterministic sum that is repeated after a loss loops only over the shards that
+                were lost. It needs a commit after each step, and a reducer that outlives the
+                worlds.
         """
         own = shards_of(self._shards, self._process_set.rank(), self._process_set.size())
         if self._tree is None:

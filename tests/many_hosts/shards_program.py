@@ -1,7 +1,7 @@
 """Trains over shards on whatever workers there are, of which some are lost: torch_shards_test.cpp.
 
-A line of rank 0 after each commit has the step and a digest of all that it trains. `DISTURB` says in
-which steps the world is waited for and disturbed.
+A line of rank 0 after each commit has the step and a digest of all that it trains. `DISTURB` says
+in which steps the world is waited for and disturbed.
 """
 
 import hashlib
