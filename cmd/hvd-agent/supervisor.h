@@ -170,6 +170,7 @@ class Supervisor {
   milliseconds hold_{};      // zero: the workers end with the link
   pid_t joiner_ = 0;         // the `hvdrun agent` that has started this process; 0: none has
   pid_t next_driver_ = 0;    // the process that has sent the link's messenger
+  std::uint64_t output_in_flight_ = 0;          // when the link has ended: bytes that may be lost
   std::set<agent_link::Incarnation> launched_;  // ever, if workers are held
   std::string commit_mark_;                     // while there is no driver; empty: none was made
   bool link_reader_gone_ = false;

@@ -47,7 +47,7 @@ void Supervisor::hold(const Status& why) {
     lease_ = Lease();
     shared_lease_.write(lease_);
   }
-  for (auto& [incarnation, worker] : workers_) worker->driver_gone(true);
+  for (auto& [incarnation, worker] : workers_) output_in_flight_ += worker->driver_gone(true);
 }
 
 void Supervisor::take_link(HandedLink link) {
@@ -78,9 +78,10 @@ Status Supervisor::resume(const agent_link::Hello& hello) {
   }
   link_.repeat_reports();
 
-  std::uint64_t lost_output = link_.take_dropped_output();
+  const std::uint64_t lost_output =
+      link_.take_dropped_output() + std::exchange(output_in_flight_, 0);
   for (auto& [incarnation, worker] : workers_) {
-    lost_output += worker->driver_gone(false);
+    worker->driver_gone(false);
     worker->check_lease();  // it has an end again, or they were frozen
     worker->excuse(Clock::now());
   }
