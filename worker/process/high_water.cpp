@@ -60,7 +60,7 @@ Status RendezvousHighWater::write(const CommitId& id) {
   for (;;) {
     driver_went_ = keeper_.driver_is_gone();
     if (!driver_went_) {
-      const Status written = write_to_driver(id);
+      Status written = write_to_driver(id);
       // The mark of an hvdrun that goes now is gone with it, unless the agent has it.
       if (written.ok()) return keeper_.keep_mark(id);
       if (!driver_went_ || written.code() != Code::unavailable) return written;

@@ -472,8 +472,9 @@ class ShardReducer::Impl {
 
   void reduce(bool aside) {
     phase_ = Phase::reducing;
-    for (auto& [type, sum] : sums_) {
-      error_.keep([&] { sum.reduce(*layout_, options_.op, options_.process_set, aside); });
+    for (auto& of_type : sums_) {
+      error_.keep(
+          [&] { of_type.second.reduce(*layout_, options_.op, options_.process_set, aside); });
     }
     if (ledger_ == nullptr) return;
     sent_samples_ = sample_numbers();

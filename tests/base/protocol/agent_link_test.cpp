@@ -306,6 +306,7 @@ TEST(AgentLink, FieldsLieOneAfterTheOtherAsTheWireWritesThem) {
                 .i32(4)
                 .i32(16)
                 .str("")
+                .boolean(false)
                 .bytes());
   EXPECT_EQ(payload_of(Probed{7, {"", "refused"}}),
             WireWriter().u32(7).strings({"", "refused"}).bytes());
