@@ -1,5 +1,6 @@
 #include "driver/journal/state_directory.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <sys/file.h>
 #include <unistd.h>
@@ -93,6 +94,7 @@ Result<std::optional<KeptJob>> StateDirectory::left() const {
 }
 
 Status StateDirectory::keep(const KeptJob& job) const {
+  if (job.epoch == 1) ::unlink(commit_file().c_str());  // of an earlier job
   const Json json{{"schema", kSchema},
                   {"job", job.id},
                   {"build", build_id()},
@@ -102,6 +104,23 @@ Status StateDirectory::keep(const KeptJob& job) const {
                           {.what = "file of the job's state", .is_synced = true});
 }
 
-void StateDirectory::forget() const { ::unlink(job_file().c_str()); }
+// What cannot be written leaves the older one, which tells as well that there were commits.
+void StateDirectory::keep_commit(const std::string& mark) const {
+  static_cast<void>(write_whole_file(commit_file(), mark + "\n", WhenThere::replace,
+                                     {.what = "commit of the job's state"}));
+}
+
+std::string StateDirectory::commit() const {
+  const auto fd = open_trusted_file(commit_file(), "commit of the job's state", FileTrust::secret);
+  std::string text(kMaxJobFile, '\0');
+  const ssize_t size = fd.ok() ? ::read(fd->get(), text.data(), text.size()) : 0;
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  return std::string(trim(text));
+}
+
+void StateDirectory::forget() const {
+  ::unlink(job_file().c_str());
+  ::unlink(commit_file().c_str());
+}
 
 }  // namespace hvd::driver

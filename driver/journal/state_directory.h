@@ -6,6 +6,7 @@
 //     lock           held for as long as the job has a driver
 //     job.json       the job's number and key, and how many drivers it has had; removed at its end
 //     journal.jsonl  its events (driver/journal/journal.h)
+//     commit         a commit that the workers have made, not always the newest
 //
 // For one thread.
 #pragma once
@@ -42,6 +43,11 @@ class StateDirectory {
   Result<std::optional<KeptJob>> left() const;
   // From now on this process is the driver of this job.
   Status keep(const KeptJob& job) const;
+  // The high-water mark of the job's commits (base/protocol/commit_id.h), and the one that was kept
+  // last; empty: there is none. So that no worker begins from nothing when all that had a commit
+  // are lost with the driver.
+  void keep_commit(const std::string& mark) const;
+  std::string commit() const;
   // The job is over, or cannot be gone on with any more: no other hvdrun will take it for one that
   // was left.
   void forget() const;
@@ -53,6 +59,7 @@ class StateDirectory {
   StateDirectory(std::string path, UniqueFd lock)
       : path_(std::move(path)), lock_(std::move(lock)) {}
   std::string job_file() const { return path_ + "/job.json"; }
+  std::string commit_file() const { return path_ + "/commit"; }
 
   std::string path_;
   UniqueFd lock_;

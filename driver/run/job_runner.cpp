@@ -143,7 +143,7 @@ JobLoop::Callbacks JobRunner::loop_callbacks() {
 void JobRunner::after_step(const Event& event, const std::vector<Action>& actions, TimePoint now) {
   const auto wall_time = std::chrono::system_clock::now();
   record_.step(event, actions, loop_.job(), now, wall_time);
-  if (has_effect(actions)) record_.keep();
+  if (has_effect(actions)) keep_state();
   answers_.step(event, actions, now, wall_time);
   hosts_.on_event(event);
   // The event is reported before its consequences.

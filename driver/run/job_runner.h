@@ -97,6 +97,8 @@ class JobRunner {
   // What the job is to hear of an event of an agent that is looked for; nothing: nothing.
   std::optional<Event> after_takeover(const Event& event);
   void on_commit_mark(const std::string& commit);
+  // For the next driver, before anybody acts on a step.
+  void keep_state();
 
   // ---- actions ----
   void perform(const action::PublishWorld& action);
@@ -139,6 +141,7 @@ class JobRunner {
   boost::asio::steady_timer heartbeat_timer_;
   std::optional<Takeover> takeover_;  // of a job that is gone on with
   std::map<HostIndex, std::unique_ptr<OwnTimer>> find_limits_;
+  std::string kept_commit_;              // as StateDirectory has it
   std::set<HostIndex> ended_meanwhile_;  // their agents are dropped
   Outcome outcome_;
 };

@@ -28,7 +28,17 @@ Status JobRunner::relive(JournalReader& journal) {
     for (const auto& action : actions) recall(action);
   }
   if (journal.is_abridged()) return {Code::data_loss, "steps are left out of it"};
+  if (const std::string commit = context_.state->commit(); !commit.empty()) on_commit_mark(commit);
   return {};
+}
+
+void JobRunner::keep_state() {
+  if (context_.state == nullptr) return;
+  record_.keep();
+  const std::string commit = server_.get(kCommitScope, kHighWaterKey);
+  if (commit.empty() || commit == kept_commit_) return;
+  kept_commit_ = commit;
+  context_.state->keep_commit(commit);
 }
 
 // What is kept of the actions of the past, and of nobody else.

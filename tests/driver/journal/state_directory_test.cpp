@@ -85,6 +85,25 @@ TEST_F(StateDirectoryTest, EachDriverOfAJobHasAGreaterEpoch) {
   }
 }
 
+TEST_F(StateDirectoryTest, TheNextDriverKnowsThatThereWereCommits) {
+  KeptJob first = job();
+  {
+    const auto directory = opened();
+    ASSERT_TRUE(directory.keep(first).ok());
+    EXPECT_EQ(directory.commit(), "");
+    directory.keep_commit("3.17");
+    directory.keep_commit("4.2.1");
+  }
+  const auto directory = opened();
+  first.epoch = 2;
+  ASSERT_TRUE(directory.keep(first).ok());
+  EXPECT_EQ(directory.commit(), "4.2.1");
+  // Another job has none, though the file of this one were still there.
+  first.epoch = 1;
+  ASSERT_TRUE(directory.keep(first).ok());
+  EXPECT_EQ(directory.commit(), "");
+}
+
 // A driver that has looked, and ended before it could do anything, counts for nothing.
 TEST_F(StateDirectoryTest, AnEpochIsTakenOnlyByWhoKeepsTheJob) {
   const auto directory = opened();
