@@ -50,7 +50,7 @@ class ManyAgents : public testing::Test {
 
 // 1,600 workers and a short timeout: the driver processes heartbeats even under this load.
 TEST_F(ManyAgents, NoHealthyHostIsLostWhileThousandsOfWorkersAreLaunched) {
-  start_job(1'600, {"--heartbeat-timeout", "1"});
+  start_job(1'600, {"--heartbeat-timeout", "2"});
   const auto report = run_agents({.where = {}, .hosts = 200, .slots = 8});
   const auto status = job_->wait();
   EXPECT_EQ(status.code, 0) << status.err;
