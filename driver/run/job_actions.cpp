@@ -27,12 +27,6 @@ std::vector<Incarnation> incarnations_of(const WorldDocument& world) {
   return incarnations;
 }
 
-// As workers read it.
-std::string text_of(WorldDocument world, const Token& job_key) {
-  seal_keys(job_key, world);
-  return world.to_json();
-}
-
 }  // namespace
 
 void JobRunner::perform(const action::PublishWorld& action) {
@@ -45,6 +39,13 @@ void JobRunner::perform(const action::PublishWorld& action) {
   context_.observer.on_world(world, action.why);
 }
 
+// With the document as workers read it.
+agent_link::World JobRunner::message_of(const WorldDocument& world) const {
+  WorldDocument sealed = world;
+  seal_keys(context_.job_key, sealed);
+  return {world.generation, world.state == WorldState::effective, sealed.to_json()};
+}
+
 SharedBytes JobRunner::keep_world(const action::PublishWorld& action) {
   const WorldDocument& world = action.world;
   const bool is_effective = world.state == WorldState::effective;
@@ -52,7 +53,7 @@ SharedBytes JobRunner::keep_world(const action::PublishWorld& action) {
   if (takeover_) takeover_->publish(world);
   // Until they leave, the members of the world before the last one commit there.
   server_.set_members(world.generation, incarnations_of(world), is_effective && !world.last);
-  agent_link::World message{world.generation, is_effective, text_of(world, context_.job_key)};
+  agent_link::World message = message_of(world);
   SharedBytes frame = share(message.encode());
   server_.put(kWorldScope, is_effective ? kCurrentWorldKey : kProposedWorldKey,
               std::move(message.document));
@@ -77,9 +78,7 @@ void JobRunner::send_worlds(HostIndex host) {
   workers_.send_world(session);
   const auto& proposed = takeover_->proposed();
   if (!proposed || proposed->generation <= world.generation) return;
-  const agent_link::World message{proposed->generation, false,
-                                  text_of(*proposed, context_.job_key)};
-  session.send_world(proposed->generation, false, share(message.encode()));
+  session.send_world(proposed->generation, false, share(message_of(*proposed).encode()));
 }
 
 void JobRunner::perform(const action::VoidCommits& action) {

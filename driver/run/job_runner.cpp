@@ -30,15 +30,6 @@ JobIdentity identity_of(const JobSpec& spec, std::string job_id) {
           spec.data_security};
 }
 
-// Somebody else acts on one of these, who must not know more of the job than the next driver will.
-bool has_effect(const std::vector<Action>& actions) {
-  return std::any_of(actions.begin(), actions.end(), [](const Action& action) {
-    return !std::holds_alternative<action::Say>(action) &&
-           !std::holds_alternative<action::DescribeWorker>(action) &&
-           !std::holds_alternative<action::FindAddress>(action);
-  });
-}
-
 }  // namespace
 
 JobRunner::JobRunner(asio::io_context& io, const JobSpec& spec, Observer& observer,

@@ -94,7 +94,7 @@ class JobRunner {
   void find_agent(HostIndex host);
   // The host's agent is here.
   void on_agent_found(HostIndex host, const event::AgentReady& event);
-  // What the job is to hear of an event of an agent that is looked for; nothing: nothing.
+  // As Takeover::told(); an agent that was looked for is taken up.
   std::optional<Event> after_takeover(const Event& event);
   void on_commit_mark(const std::string& commit);
   // For the next driver, before anybody acts on a step.
@@ -104,6 +104,7 @@ class JobRunner {
   void perform(const action::PublishWorld& action);
   // Nobody hears of it yet. Returns its agent_link::World.
   SharedBytes keep_world(const action::PublishWorld& action);
+  agent_link::World message_of(const WorldDocument& world) const;
   void perform(const action::StartAgent& action) { agents_.start(action.host); }
   void perform(const action::PlanStands& action);
   void perform(const action::ChooseAddresses& /*action*/) { addresses_.choose(); }
@@ -141,8 +142,7 @@ class JobRunner {
   boost::asio::steady_timer heartbeat_timer_;
   std::optional<Takeover> takeover_;  // of a job that is gone on with
   std::map<HostIndex, std::unique_ptr<OwnTimer>> find_limits_;
-  std::string kept_commit_;              // as StateDirectory has it
-  std::set<HostIndex> ended_meanwhile_;  // their agents are dropped
+  std::string kept_commit_;  // as StateDirectory has it
   Outcome outcome_;
 };
 

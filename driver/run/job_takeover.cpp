@@ -41,7 +41,7 @@ void JobRunner::keep_state() {
   context_.state->keep_commit(commit);
 }
 
-// What is kept of the actions of the past, and of nobody else.
+// Those actions of the past are done again whose results this process itself keeps.
 void JobRunner::recall(const Action& action) {
   if (const auto* const published = std::get_if<action::PublishWorld>(&action)) {
     keep_world(*published);
@@ -77,32 +77,10 @@ void JobRunner::find_agent(HostIndex host) {
 
 std::optional<Event> JobRunner::after_takeover(const Event& event) {
   if (!takeover_) return event;
-  if (const auto* const ready = std::get_if<event::AgentReady>(&event)) {
-    if (!takeover_->looks_for(ready->host)) return event;
-    on_agent_found(ready->host, *ready);
-    return std::nullopt;
-  }
-  if (const auto* const failed = std::get_if<event::HostFailed>(&event)) {
-    const HostIndex host = failed->host;
-    if (!takeover_->looks_for(host)) return event;
-    const bool was_ready = takeover_->was_ready(host);
-    takeover_->ends_looking_for(host);
-    if (!was_ready) return event;
-    return event::AgentGone{host, cat("was not found again: ", failed->error.message)};
-  }
-  if (const auto* const gone = std::get_if<event::AgentGone>(&event)) {
-    takeover_->ends_looking_for(gone->host);
-    if (ended_meanwhile_.erase(gone->host) == 0) return event;
-    return event::AgentGone{gone->host,
-                            "had ended, with its workers, before this hvdrun came (--hold)"};
-  }
-  if (const auto* const progress = std::get_if<event::HostProgress>(&event)) {
-    const bool is_news =
-        !takeover_->looks_for(progress->host) || !takeover_->was_ready(progress->host);
-    return is_news ? std::optional(event) : std::nullopt;
-  }
-  if (takeover_->is_known(event)) return std::nullopt;
-  return event;
+  const auto* const ready = std::get_if<event::AgentReady>(&event);
+  if (ready == nullptr || !takeover_->looks_for(ready->host)) return takeover_->told(event);
+  on_agent_found(ready->host, *ready);
+  return std::nullopt;
 }
 
 void JobRunner::on_agent_found(HostIndex host, const event::AgentReady& event) {
@@ -112,7 +90,7 @@ void JobRunner::on_agent_found(HostIndex host, const event::AgentReady& event) {
   if (!takeover_->was_ready(host)) return handle(event);
   // The agent that the job knows has ended meanwhile, and all that it had started.
   if (!session.ready().was_held) {
-    ended_meanwhile_.insert(host);
+    takeover_->has_ended(host);
     return session.drop();
   }
 

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "driver/journal/journal_json.h"
 
 namespace hvd::driver {
@@ -24,22 +25,6 @@ std::optional<HostIndex> host_of(const Variant& variant) {
         return std::nullopt;
       },
       variant);
-}
-
-// Of an agent, on something that happens once.
-bool is_report(const Event& event) {
-  return std::visit(
-      [](const auto& value) {
-        using Value = std::decay_t<decltype(value)>;
-        return std::is_same_v<Value, event::Launched> ||
-               std::is_same_v<Value, event::LaunchFailed> ||
-               std::is_same_v<Value, event::Initialised> || std::is_same_v<Value, event::Done> ||
-               std::is_same_v<Value, event::Exited> || std::is_same_v<Value, event::HostLeaves> ||
-               std::is_same_v<Value, event::WorkerReady> ||
-               std::is_same_v<Value, event::LeaveRequested> ||
-               std::is_same_v<Value, event::WorkerLeft> || std::is_same_v<Value, event::Committed>;
-      },
-      event);
 }
 
 std::string text_of(const Event& event) { return json_of(event, {}).dump(); }
@@ -71,6 +56,29 @@ bool answers(const Event& event, const Action& action) {
 }
 
 }  // namespace
+
+bool is_report(const Event& event) {
+  return std::visit(
+      [](const auto& value) {
+        using Value = std::decay_t<decltype(value)>;
+        return std::is_same_v<Value, event::Launched> ||
+               std::is_same_v<Value, event::LaunchFailed> ||
+               std::is_same_v<Value, event::Initialised> || std::is_same_v<Value, event::Done> ||
+               std::is_same_v<Value, event::Exited> || std::is_same_v<Value, event::HostLeaves> ||
+               std::is_same_v<Value, event::WorkerReady> ||
+               std::is_same_v<Value, event::LeaveRequested> ||
+               std::is_same_v<Value, event::WorkerLeft> || std::is_same_v<Value, event::Committed>;
+      },
+      event);
+}
+
+bool has_effect(const std::vector<Action>& actions) {
+  return std::any_of(actions.begin(), actions.end(), [](const Action& action) {
+    return !std::holds_alternative<action::Say>(action) &&
+           !std::holds_alternative<action::DescribeWorker>(action) &&
+           !std::holds_alternative<action::FindAddress>(action);
+  });
+}
 
 void Takeover::relive(const Event& event, const std::vector<Action>& actions) {
   answer(event);
@@ -150,6 +158,29 @@ bool Takeover::is_known(const Event& event) const {
   const auto host = host_of(event);
   const auto past = host ? pasts_.find(*host) : pasts_.end();
   return past != pasts_.end() && is_report(event) && past->second.reports.contains(text_of(event));
+}
+
+std::optional<Event> Takeover::told(const Event& event) {
+  if (const auto* const ready = std::get_if<event::AgentReady>(&event)) {
+    ends_looking_for(ready->host);
+    return event;
+  }
+  if (const auto* const failed = std::get_if<event::HostFailed>(&event)) {
+    const HostIndex host = failed->host;
+    const bool is_lost = looks_for(host) && was_ready(host);
+    ends_looking_for(host);
+    if (!is_lost) return event;
+    return event::AgentGone{host, cat("was not found again: ", failed->error.message)};
+  }
+  if (const auto* const gone = std::get_if<event::AgentGone>(&event)) {
+    ends_looking_for(gone->host);
+    if (ended_.erase(gone->host) == 0) return event;
+    return event::AgentGone{gone->host,
+                            "had ended, with its workers, before this hvdrun came (--hold)"};
+  }
+  const auto* const progress = std::get_if<event::HostProgress>(&event);
+  const bool is_old = progress != nullptr && looks_for(progress->host) && was_ready(progress->host);
+  return is_old || is_known(event) ? std::nullopt : std::optional(event);
 }
 
 }  // namespace hvd::driver

@@ -1,5 +1,5 @@
-// What a driver knows of the past when it goes on with a job whose driver has died: the steps of
-// the job, from the journal, say what was asked of each agent and has no answer, and what each
+// The past of a job, as the driver needs it that goes on in place of one that has died: the steps
+// of the job, from the journal, say what was asked of each agent and has no answer, and what each
 // agent has said already. The agents hold their workers meanwhile, and each says once more all that
 // it has said (base/protocol/agent_link.h), so that nothing is lost that the dead driver has read
 // and not written down.
@@ -17,6 +17,13 @@
 #include "driver/job/job_io.h"
 
 namespace hvd::driver {
+
+// Whether an agent reports this, and will do so once more to a later driver: it happens once.
+bool is_report(const Event& event);
+
+// Whether somebody acts on one of these, who must not know more of the job than the next driver
+// will: so the step has to be on the disk before.
+bool has_effect(const std::vector<Action>& actions);
 
 class Takeover {
  public:
@@ -45,6 +52,11 @@ class Takeover {
   std::vector<Action> unanswered(HostIndex host) const;
   // The job has had this report of an agent, or of the workers, which comes again.
   bool is_known(const Event& event) const;
+  // An agent was found where the job's own has ended, and is dropped.
+  void has_ended(HostIndex host) { ended_.insert(host); }
+  // The event as the job is to hear it; nothing: it is not to. Of a host that is looked for, also
+  // that this is over.
+  std::optional<Event> told(const Event& event);
 
  private:
   // Since the job has asked for its agent.
@@ -59,6 +71,7 @@ class Takeover {
 
   std::map<HostIndex, Past> pasts_;
   std::set<HostIndex> looked_for_;
+  std::set<HostIndex> ended_;  // their agents are dropped
   std::optional<WorldDocument> proposed_;
   std::uint64_t entered_ = 0;  // the newest generation of which the job has heard that it works
   std::optional<action::Finish> finish_;

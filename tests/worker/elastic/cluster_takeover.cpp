@@ -20,40 +20,15 @@ namespace {
 constexpr milliseconds kHold{10'000};
 constexpr milliseconds kLooksAgain{20};
 
-// A step that has one is on the disk before anybody hears of it.
-bool has_effect(const std::vector<driver::Action>& actions) {
-  return std::any_of(actions.begin(), actions.end(), [](const driver::Action& action) {
-    return !std::holds_alternative<action::Say>(action) &&
-           !std::holds_alternative<action::DescribeWorker>(action) &&
-           !std::holds_alternative<action::FindAddress>(action);
-  });
-}
-
 }  // namespace
-
-// Reports of an agent on something that happens once.
-bool SimulatedCluster::is_repeated(const Event& event) {
-  return std::visit(
-      [](const auto& value) {
-        using Value = std::decay_t<decltype(value)>;
-        return std::is_same_v<Value, event::Launched> ||
-               std::is_same_v<Value, event::LaunchFailed> ||
-               std::is_same_v<Value, event::Initialised> || std::is_same_v<Value, event::Done> ||
-               std::is_same_v<Value, event::Exited> || std::is_same_v<Value, event::HostLeaves> ||
-               std::is_same_v<Value, event::WorkerReady> ||
-               std::is_same_v<Value, event::LeaveRequested> ||
-               std::is_same_v<Value, event::WorkerLeft> || std::is_same_v<Value, event::Committed>;
-      },
-      event);
-}
 
 void SimulatedCluster::record(const Event& event, const std::vector<driver::Action>& actions) {
   if (climate_.driver_dies + climate_.driver_dies_in_step == 0) return;
   steps_.push_back({event, time_.now(), actions.size()});
-  if (has_effect(actions)) kept_ = steps_.size();
+  if (driver::has_effect(actions)) kept_ = steps_.size();
 }
 
-// What a dead driver had sent comes or not; nothing of it comes once another one is there.
+// The messages of a dead driver arrive or not; none arrives once another one is there.
 bool SimulatedCluster::arrives(HostIndex host, std::uint64_t driver) {
   if (driver == driver_ && !driver_is_dead_) return true;
   return driver == driver_ && !sessions_[host].linked && dice_.one_in(2);
@@ -224,33 +199,11 @@ void SimulatedCluster::agent_found(HostIndex host) {
   if (goes_on()) workers_.thawed(host);
 }
 
-// As JobRunner::after_takeover().
 std::optional<Event> SimulatedCluster::after_takeover(const Event& event) {
   if (!takeover_) return event;
-  if (const auto* const ready = std::get_if<event::AgentReady>(&event)) {
-    takeover_->ends_looking_for(ready->host);
-    return event;
-  }
-  if (const auto* const failed = std::get_if<event::HostFailed>(&event)) {
-    const HostIndex host = failed->host;
-    if (!takeover_->looks_for(host)) return event;
-    const bool was_ready = takeover_->was_ready(host);
-    takeover_->ends_looking_for(host);
-    sessions_[host].gone = true;
-    if (!was_ready) return event;
-    return event::AgentGone{host, "was not found again"};
-  }
-  if (const auto* const gone = std::get_if<event::AgentGone>(&event)) {
-    takeover_->ends_looking_for(gone->host);
-    return event;
-  }
-  if (const auto* const progress = std::get_if<event::HostProgress>(&event)) {
-    const bool is_news =
-        !takeover_->looks_for(progress->host) || !takeover_->was_ready(progress->host);
-    return is_news ? std::optional(event) : std::nullopt;
-  }
-  if (takeover_->is_known(event)) return std::nullopt;
-  return event;
+  const auto* const failed = std::get_if<event::HostFailed>(&event);
+  if (failed != nullptr && takeover_->looks_for(failed->host)) sessions_[failed->host].gone = true;
+  return takeover_->told(event);
 }
 
 // Their silence is that of the driver before.

@@ -229,7 +229,7 @@ void SimulatedCluster::tell(HostIndex host, const Event& event) {
   const bool is_last = std::holds_alternative<event::AgentGone>(event) ||
                        std::holds_alternative<event::HostFailed>(event);
   if (const auto* const entered = std::get_if<event::WorldEntered>(&event)) entered_ = *entered;
-  if (is_repeated(event)) session.reports.push_back(event);
+  if (driver::is_report(event)) session.reports.push_back(event);
   if (!has_driver(host)) {
     if (is_last) {
       session.gone = true;

@@ -173,7 +173,6 @@ class SimulatedCluster : private Surroundings {
   void agent_found(HostIndex host);
   std::optional<driver::Event> after_takeover(const driver::Event& event);
   void say_which_are_looked_for();
-  static bool is_repeated(const driver::Event& event);
 
   // cluster_calm.cpp
   void settle_down();
