@@ -126,18 +126,24 @@ class GlooAllreduce final : public GlooOperation {
     }
   }
 
+  // Among several tensors a small one travels in the buffer.
+  bool is_packed(const Tensor& tensor, std::size_t element) const {
+    return tensors_.size() > 1 && tensor.elements * element <= options().packed_bytes;
+  }
+  std::size_t packed_bytes(std::size_t element) const {
+    std::size_t packed = 0;
+    for (const auto& tensor : tensors_) {
+      if (is_packed(tensor, element)) packed += tensor.elements * element;
+    }
+    return packed;
+  }
+
   // Each rank gets its block of all leaves, adds it up, and gives the sum to all.
   void along_tree(const BatchArithmetic& arithmetic, const SumTree& tree, const Work& work,
                   const Peers& peers) {
     trace::mark_choice(trace::Activity::direct);
     const std::size_t element = size_of(arithmetic.type);
-    const auto is_packed = [&](const Tensor& tensor) {
-      return tensors_.size() > 1 && tensor.elements * element <= options().packed_bytes;
-    };
-    std::size_t packed = 0;
-    for (const auto& tensor : tensors_) {
-      if (is_packed(tensor)) packed += tensor.elements * element;
-    }
+    const std::size_t packed = packed_bytes(element);
 
     // Small tensors are packed, leaf for leaf, and their sums behind them.
     const std::size_t slots = work.entries.front().leaves->leaves.size();
@@ -153,7 +159,7 @@ class GlooAllreduce final : public GlooOperation {
             !is_leaf ? nullptr
                      : static_cast<const std::byte*>(work.entries[i].leaves->leaves[slot]);
         const std::size_t bytes = tensor.elements * element;
-        if (!is_packed(tensor)) {
+        if (!is_packed(tensor, element)) {
           parts.push_back({input, tensor.output, bytes});
         } else if (is_leaf) {
           arithmetic.pack(input, at, tensor.elements);
@@ -175,7 +181,7 @@ class GlooAllreduce final : public GlooOperation {
     }
     at = sums;
     for (const auto& tensor : tensors_) {
-      if (!is_packed(tensor)) continue;
+      if (!is_packed(tensor, element)) continue;
       arithmetic.unpack(at, tensor.output, tensor.elements);
       at += tensor.elements * element;
     }
@@ -322,18 +328,12 @@ class GlooAllreduce final : public GlooOperation {
   void in_place(const BatchArithmetic& arithmetic, const Peers& peers, const Work& work,
                 NodePeers* node_peers) {
     const std::size_t element = size_of(arithmetic.type);
-    const auto is_packed = [&](const Tensor& tensor) {
-      return tensors_.size() > 1 && tensor.elements * element <= options().packed_bytes;
-    };
-    std::size_t packed = 0;
-    for (const auto& tensor : tensors_) {
-      if (is_packed(tensor)) packed += tensor.elements * element;
-    }
+    const std::size_t packed = packed_bytes(element);
     std::byte* at = buffer_.reserve(packed);
     std::vector<Part> parts{{at, at, packed}};
     trace::ActivityScope packing(trace::Activity::memcpy_in_fusion_buffer, packed > 0);
     for (const auto& tensor : tensors_) {
-      if (is_packed(tensor)) {
+      if (is_packed(tensor, element)) {
         arithmetic.pack(tensor.input, at, tensor.elements);
         at += tensor.elements * element;
         continue;
@@ -350,7 +350,7 @@ class GlooAllreduce final : public GlooOperation {
     const trace::ActivityScope unpacking(trace::Activity::memcpy_out_fusion_buffer, packed > 0);
     at = parts.front().result;
     for (const auto& tensor : tensors_) {
-      if (!is_packed(tensor)) continue;
+      if (!is_packed(tensor, element)) continue;
       arithmetic.unpack(at, tensor.output, tensor.elements);
       at += tensor.elements * element;
     }
