@@ -16,20 +16,12 @@ class ElasticHostsTest : public ManyHostsTest {
     make_bed({.hosts = hosts});
     for (int number = 1; number <= hosts; ++number) equip(host(number));
     equip(bed().head());
-    const auto script = head_file("discover.sh", "#!/bin/sh\ncat hosts\n");
-    std::filesystem::permissions(script, std::filesystem::perms{0755});
+    place_discovery_script();
   }
   static void equip(Host& host) {
     host.place(binary("train"));
     host.place(kText);
   }
-  std::filesystem::path head_file(const std::string& name, const std::string& content) {
-    auto path = bed().head().files() / "root" / name;
-    std::ofstream(path.string() + ".new") << content;
-    std::filesystem::rename(path.string() + ".new", path);
-    return path;
-  }
-  void hosts_are(const std::string& lines) { head_file("hosts", lines); }
 
   Process& start_training(const Words& options = {}) {
     Words words{"--host-discovery-script", "./discover.sh", "--discovery-interval", "0.1"};

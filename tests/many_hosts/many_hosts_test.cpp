@@ -1,5 +1,7 @@
 #include "tests/many_hosts/many_hosts_test.h"
 
+#include <fstream>
+
 #include "base/text.h"
 
 namespace hvd::test {
@@ -35,6 +37,19 @@ void ManyHostsTest::place_python_package(Host& host) {
     host.place(file.path(), cat("/root/python/hvd/", name.string()));
   }
   host.place(HVD_BUILD_DIR "/lib/libhvd.so.0", "/root/python/libhvd.so.0");
+}
+
+void ManyHostsTest::place_discovery_script() {
+  const auto script = head_file("discover.sh", "#!/bin/sh\ncat hosts\n");
+  std::filesystem::permissions(script, std::filesystem::perms{0755});
+}
+
+std::filesystem::path ManyHostsTest::head_file(const std::string& name,
+                                               const std::string& content) {
+  auto path = bed().head().files() / "root" / name;
+  std::ofstream(path.string() + ".new") << content;
+  std::filesystem::rename(path.string() + ".new", path);
+  return path;
 }
 
 Process& ManyHostsTest::start(const Words& words, const ProcessOptions& options) {

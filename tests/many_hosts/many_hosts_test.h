@@ -2,6 +2,7 @@
 // end no host holds anything of a job. The hosts hold only the files that a test places there.
 #pragma once
 
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <map>
 #include <memory>
@@ -27,6 +28,12 @@ class ManyHostsTest : public testing::Test {
   void place(const Words& programs);
   // The package of this build in /root/python of a host, and the library that it needs beside it.
   static void place_python_package(Host& host);
+
+  // ./discover.sh in the head's /root, which prints what hosts_are() was told last.
+  void place_discovery_script();
+  void hosts_are(const std::string& lines) { head_file("hosts", lines); }
+  // A file in the head's /root, in place of one that is there.
+  std::filesystem::path head_file(const std::string& name, const std::string& content);
 
   // Starts hvdrun with these arguments on the head, in its /root.
   Process& start(const Words& words, const ProcessOptions& options = {});

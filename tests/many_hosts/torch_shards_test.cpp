@@ -24,17 +24,8 @@ class TorchShardsTest : public ManyHostsTest {
       place_python_package(host(number));
       host(number).place(HVD_SOURCE_DIR "/tests/many_hosts/shards_program.py");
     }
-    const auto script = head_file("discover.sh", "#!/bin/sh\ncat hosts\n");
-    std::filesystem::permissions(script, std::filesystem::perms{0755});
+    place_discovery_script();
   }
-
-  std::filesystem::path head_file(const std::string& name, const std::string& content) {
-    auto path = bed().head().files() / "root" / name;
-    std::ofstream(path.string() + ".new") << content;
-    std::filesystem::rename(path.string() + ".new", path);
-    return path;
-  }
-  void hosts_are(const std::string& lines) { head_file("hosts", lines); }
 
   Process& start_training(Words flags, const std::string& disturb) {
     flags.insert(flags.end(),
