@@ -146,7 +146,7 @@ static Result<JobKeeping> keep_job(const JobSpec& spec, const StateDirectory* di
   return keeping;
 }
 
-// Whoever stands by for a job does not begin it anew.
+// A process that stands by for a job does not begin it anew.
 static bool has_ended(const StateDirectory& directory) {
   const auto left = directory.left();
   return left.ok() && !*left;

@@ -6,8 +6,8 @@
 // overtake output. So the report of an exit never waits for another worker's output.
 //
 // The link of a job whose agents hold their workers may be cut, when its driver has ended, and
-// later renewed. While it is cut, output is dropped. What the agent has reported of workers is
-// kept, and goes out once more when the link was renewed.
+// later renewed. While it is cut, output is dropped. The agent's reports on workers are kept, and
+// go out once more when the link was renewed.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@
 namespace hvd::agent {
 namespace {
 
-// What a busy driver may have sent before its Hello is answered, and more.
+// More than a busy driver sends before its Hello is answered.
 constexpr std::uint32_t kMostReceived = 64U << 20;
 constexpr int kMessengers = 8;
 constexpr std::size_t kLinkFds = 3;

@@ -77,8 +77,8 @@ Result<UniqueFd> hand_over(const std::string& name, const HandedLink& link, Time
 // `connection` is readable.
 std::optional<int> exit_code_from(int connection);
 
-// The standard error of this process is /dev/null from now on. Whoever reads what hvdrun and its
-// agent have written shall see the end of it when hvdrun has ended.
+// The standard error of this process is /dev/null from now on. So a reader of hvdrun's and its
+// agent's standard error sees the end of it when hvdrun has ended.
 void forget_standard_error();
 
 }  // namespace hvd::agent

@@ -421,7 +421,7 @@ void Job::on(const event::WorldEntered& event) {
           entry_text(event)));
 }
 
-// What members of a world write for each other, while it forms, died with the driver that kept it:
+// The words that members of a world write for each other, while it forms, died with their driver:
 // one that had read its part waits in vain for others that had not. So a world that may have been
 // forming is formed once more, unless its workers report that they work in it.
 void Job::on(const event::TakenOver& event) {

@@ -104,7 +104,7 @@ Status StateDirectory::keep(const KeptJob& job) const {
                           {.what = "file of the job's state", .is_synced = true});
 }
 
-// What cannot be written leaves the older one, which tells as well that there were commits.
+// A failure leaves the older one, which tells as well that there were commits.
 void StateDirectory::keep_commit(const std::string& mark) const {
   static_cast<void>(write_whole_file(commit_file(), mark + "\n", WhenThere::replace,
                                      {.what = "commit of the job's state"}));

@@ -132,7 +132,7 @@ TEST_F(TakeoverTest, WithoutANextDriverAllEnds) {
   EXPECT_TRUE(eventually([&] { return processes().empty(); }));
 }
 
-// What was committed has died with the workers.
+// The committed state has died with the workers.
 TEST_F(TakeoverTest, ADriverThatComesTooLateSaysThatNoWorkerIsLeft) {
   Process& first = start_driver({"--hold", "0.5"});
   ASSERT_GT(step_logs().wait_for_world(3, 0), 0) << first.err();

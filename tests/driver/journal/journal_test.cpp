@@ -246,7 +246,7 @@ TEST(Replay, AJournalMayEndAnywhere) {
   }
 }
 
-// Whoever goes on with the job gets each step up to there, and no part of one.
+// The next driver gets each step up to there, and no part of one.
 TEST(JournalReader, GivesTheWholeLinesOfAJournalThatIsCutAnywhere) {
   const std::string text = journal_of_a_job();
   const std::size_t head = text.find('\n') + 1;
