@@ -154,7 +154,9 @@ struct Program {
   std::vector<std::string> environment;
   std::string working_directory;
   std::vector<std::string> host_variables;
-  HVD_MESSAGE_FIELDS(Program, command, environment, working_directory, host_variables)
+  // The agent holds memory in which each worker keeps the state of the job.
+  bool keeps_state = false;
+  HVD_MESSAGE_FIELDS(Program, command, environment, working_directory, host_variables, keeps_state)
 };
 
 // The worker gets its Welcome through its descriptor, and behind it the newest effective World that
@@ -332,7 +334,10 @@ struct Launched {
   static constexpr Kind kKind = Kind::launched;
   Incarnation incarnation = 0;
   std::int32_t pid = 0;
-  HVD_MESSAGE_FIELDS(Launched, incarnation, pid)
+  // The commit whose state lies in the memory that the worker got from the agent, as
+  // base/protocol/commit_id.h has it; empty: none, or it has got no memory.
+  std::string kept;
+  HVD_MESSAGE_FIELDS(Launched, incarnation, pid, kept)
 };
 
 struct LaunchFailed {
@@ -370,8 +375,9 @@ struct Exited {
   bool out_of_memory = false;
   std::uint64_t memory_limit = 0;  // of that group, in bytes; 0: none
   std::uint16_t free_port = 0;     // replaces that of Ready, which a worker may have used; 0: none
+  std::string kept;                // the commit whose state it has left with the agent; empty: none
   HVD_MESSAGE_FIELDS(Exited, incarnation, pid, exit_code, signal_number, core_dumped, out_of_memory,
-                     memory_limit, free_port)
+                     memory_limit, free_port, kept)
 };
 
 // The worker called hvd::init().

@@ -28,6 +28,9 @@ namespace hvd::worker_link {
 inline constexpr const char* kDescriptorVariable = "HVD_WORKER_FD";
 // The number of the descriptor of the lock that the worker holds (base/machine/life_lock.h).
 inline constexpr const char* kLifeLockVariable = "HVD_LIFE_FD";
+// The number of the descriptor of the memory in which the worker keeps the state of its job, if the
+// agent holds any for it (base/protocol/state_memory.h).
+inline constexpr const char* kStateMemoryVariable = "HVD_STATE_FD";
 // The name of the process above a worker, as /proc shows it.
 inline constexpr const char* kReaperName = "hvd-reaper";
 

@@ -91,15 +91,20 @@ LaunchError become_worker(const WorkerStart& start, pid_t parent) {
     return launch_error(errno, "give the worker its descriptors");
   }
 
-  std::vector<std::string> environment;
-  const std::string prefix = cat(worker_link::kDescriptorVariable, "=");
-  const std::string lock_prefix = cat(worker_link::kLifeLockVariable, "=");
-  for (const auto& entry : start.environment) {
-    if (!entry.starts_with(prefix) && !entry.starts_with(lock_prefix)) environment.push_back(entry);
+  const auto number_for_worker = [](const UniqueFd& fd) {
+    return fd ? duplicate_for_worker(fd) : -1;
+  };
+  const std::array<std::pair<const char*, int>, 3> numbers{{
+      {worker_link::kDescriptorVariable, descriptor},
+      {worker_link::kLifeLockVariable, number_for_worker(start.life_lock)},
+      {worker_link::kStateMemoryVariable, number_for_worker(start.state_memory)},
+  }};
+  std::vector<std::string> environment = start.environment;
+  for (const auto& [name, number] : numbers) {
+    const std::string prefix = cat(name, "=");
+    std::erase_if(environment, [&](const auto& entry) { return entry.starts_with(prefix); });
+    if (number >= 0) environment.push_back(cat(prefix, number));
   }
-  environment.push_back(prefix + std::to_string(descriptor));
-  const int life_lock = start.life_lock ? duplicate_for_worker(start.life_lock) : -1;
-  if (life_lock >= 0) environment.push_back(lock_prefix + std::to_string(life_lock));
 
   if (auto failed = change_directory(start.working_directory)) return *failed;
   ::setrlimit(RLIMIT_NOFILE, &start.open_files);

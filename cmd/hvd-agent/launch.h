@@ -20,6 +20,7 @@ struct WorkerStart {
   std::vector<int> processors;           // on which it runs; empty: on any
   UniqueFd socket;                       // the worker's end of its descriptor
   UniqueFd life_lock;                    // which the worker's runtime is to hold; none: it does not
+  UniqueFd state_memory;                 // in which it keeps the job's state; none: in its own
   // A pidfd of the reaper of the worker whose place this one takes, if something is left of it.
   UniqueFd predecessor;
   UniqueFd standard_output;

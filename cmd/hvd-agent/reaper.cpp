@@ -447,13 +447,16 @@ Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease,
                    start.processors,
                    UniqueFd(start.socket.get()),
                    UniqueFd(),
+                   UniqueFd(start.state_memory.get()),
                    UniqueFd(start.predecessor.get()),
                    UniqueFd(start.standard_output.get()),
                    UniqueFd(start.standard_error.get()),
                    start.open_files};
   std::vector<int> kept = {other.get(), mine.socket.get(), mine.standard_output.get(),
                            mine.standard_error.get()};
-  if (mine.predecessor) kept.push_back(mine.predecessor.get());
+  for (const UniqueFd* const fd : {&mine.predecessor, &mine.state_memory}) {
+    if (*fd) kept.push_back(fd->get());
+  }
   close_all_but(std::move(kept));
   if (outlives_driver) forget_standard_error();
   ReaperProcess(other.get(), lease).run(std::move(mine));

@@ -158,6 +158,7 @@ Status Supervisor::on(agent_link::Program program) {
   program_ = std::move(program);
   // They are looked up once for all workers.
   add_host_variables(std::exchange(program_.host_variables, {}), program_.environment);
+  context_.keeps_state = program_.keeps_state;
   return {};
 }
 

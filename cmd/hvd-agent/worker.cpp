@@ -118,6 +118,10 @@ Status Worker::try_start(agent_link::Launch launch, UniqueFd predecessor) {
   start.standard_output = std::move(out->write_end);
   start.standard_error = std::move(err->write_end);
   start.socket = std::move(sockets->second);
+  if (context_.keeps_state) {
+    HVD_RETURN_IF_ERROR(take_state_memory());
+    start.state_memory = state_memory_->duplicate();
+  }
   HVD_RETURN_IF_ERROR(channel_.open(context_.loop, std::move(sockets->first),
                                     std::move(launch.welcome), context_.world));
 
@@ -135,8 +139,35 @@ Status Worker::try_start(agent_link::Launch launch, UniqueFd predecessor) {
   return {};
 }
 
+// The newest first: if fewer workers come than there were, one of them has it.
+Status Worker::take_state_memory() {
+  auto& free = context_.free_state_memory;
+  if (free.empty()) {
+    auto memory = StateMemory::make();
+    HVD_RETURN_IF_ERROR(memory.status());
+    state_memory_ = std::move(*memory);
+    return {};
+  }
+  const auto newest = std::max_element(free.begin(), free.end(), [](const auto& a, const auto& b) {
+    return a.newest() < b.newest();
+  });
+  state_memory_ = std::move(*newest);
+  free.erase(newest);
+  return {};
+}
+
+std::string Worker::kept_commit() const {
+  const CommitId newest = state_memory_ ? state_memory_->newest() : CommitId();
+  return newest.none() ? std::string() : to_text(newest);
+}
+
+void Worker::return_state_memory() {
+  if (state_memory_) context_.free_state_memory.push_back(*std::exchange(state_memory_, {}));
+}
+
 void Worker::launch_failed(int error_number, const std::string& message) {
   state_ = State::failed;
+  return_state_memory();
   kill_at_ = kNever;
   standard_output_.drop();
   standard_error_.drop();
@@ -186,7 +217,7 @@ void Worker::on_report(const ReaperReport& report) {
 void Worker::launched(pid_t pid) {
   state_ = State::running;
   pid_ = pid;
-  context_.link.send(agent_link::Launched{incarnation_, pid}.encode());
+  context_.link.send(agent_link::Launched{incarnation_, pid, kept_commit()}.encode());
   for (auto* const stream : {&standard_output_, &standard_error_}) {
     if (const Status started = stream->start(context_.loop); !started.ok()) {
       stream->close(context_.link);
@@ -223,6 +254,11 @@ void Worker::exited(int wait_status, const std::string& control_groups) {
   } else {
     how.exit_code = WEXITSTATUS(wait_status);
   }
+  // One that ends well has left the state to others, or the work is done.
+  const bool ended_well = WIFEXITED(wait_status) && how.exit_code == 0;
+  if (ended_well) state_memory_.reset();
+  how.kept = kept_commit();
+  return_state_memory();
   if (how.signal_number == SIGKILL && !was_killed_by_agent_) {
     const auto limit = context_.out_of_memory.take(control_groups);
     how.out_of_memory = limit.has_value();

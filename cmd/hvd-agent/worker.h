@@ -19,12 +19,14 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/machine/cgroup.h"
 #include "base/port_range.h"
 #include "base/protocol/agent_link.h"
+#include "base/protocol/state_memory.h"
 #include "base/shared_bytes.h"
 #include "cmd/hvd-agent/driver_link.h"
 #include "cmd/hvd-agent/event_loop.h"
@@ -63,6 +65,10 @@ struct WorkerContext {
   // The newest effective world as a worker_link::World frame; a new worker gets it right after its
   // Welcome. Null before there is one.
   SharedBytes world = {};
+  // Workers keep the state of the job in memory that the agent holds; that of those that have ended
+  // is for the next ones.
+  bool keeps_state = false;
+  std::vector<StateMemory> free_state_memory = {};
   // A worker has committed while there was no hvdrun.
   std::function<void(std::string commit)> on_commit_mark = {};
 };
@@ -143,6 +149,9 @@ class Worker {
   void on_report(const ReaperReport& report);
   void launched(pid_t pid);
   void exited(int wait_status, const std::string& control_groups);
+  Status take_state_memory();
+  void return_state_memory();
+  std::string kept_commit() const;
   void order(ReaperOrder::Kind kind, int signal_number = 0);
   void problem(std::string_view what);
   // It can, unless its program hangs.
@@ -167,6 +176,7 @@ class Worker {
   WorkerChannel channel_;
   std::optional<WorkReading> new_work_;
   std::optional<agent_link::Exited> unsaid_exit_;
+  std::optional<StateMemory> state_memory_;
   bool was_killed_by_agent_ = false;
   bool has_unkillable_process_ = false;
   TimePoint kill_at_ = kNever;

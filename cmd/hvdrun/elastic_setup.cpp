@@ -16,7 +16,8 @@ namespace {
 using std::chrono::milliseconds;
 
 // A static job has no use for these, so that giving one is an error.
-constexpr std::array<std::string_view, 15> kElasticOnly{"state-file",
+constexpr std::array<std::string_view, 16> kElasticOnly{"state-file",
+                                                        "keep-state-in-agents",
                                                         "replace-stragglers",
                                                         "requeue",
                                                         "spares",
@@ -149,6 +150,7 @@ Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
   elastic.elastic_timeout = settings.seconds("elastic-timeout");
   elastic.leave_grace = settings.seconds("leave-grace");
   elastic.replaces_slow = settings.boolean("replace-stragglers");
+  elastic.keeps_state_in_agents = settings.boolean("keep-state-in-agents");
   if (settings.has("reset-limit")) elastic.reset_limit = settings.integer("reset-limit");
   if (settings.has("state-file")) elastic.suspended_by.insert(SIGTERM);
   if (settings.has("max-restarts")) elastic.max_restarts = settings.integer("max-restarts");

@@ -112,6 +112,12 @@ constexpr std::array kLaunchSettings{
          .default_text = "0",
          .maximum = kMaxProcesses,
          .help = "Number of standby workers that replace failed ones"},
+    Knob{.flag = "keep-state-in-agents",
+         .config_key = "elastic.keep_state_in_agents",
+         .type = KnobType::boolean,
+         .default_text = "0",
+         .help = "The agent of each host holds the memory of what its workers commit, so that the "
+                 "job goes on from there also if all workers are killed"},
     Knob{.flag = "replace-stragglers",
          .config_key = "elastic.replace_stragglers",
          .type = KnobType::boolean,

@@ -21,7 +21,7 @@ Result<std::optional<Event>> event_of(HostIndex host, const Frame& frame) {
   switch (static_cast<Kind>(frame.kind)) {
     case Kind::launched:
       return translate<agent_link::Launched>(frame, [&](const agent_link::Launched& message) {
-        return event::Launched{host, message.incarnation, message.pid};
+        return event::Launched{host, message.incarnation, message.pid, message.kept};
       });
     case Kind::launch_failed:
       return translate<agent_link::LaunchFailed>(frame, [&](agent_link::LaunchFailed message) {
@@ -73,6 +73,7 @@ Result<std::optional<Event>> event_of(HostIndex host, const Frame& frame) {
             message.core_dumped,
             message.out_of_memory,
             message.memory_limit,
+            message.kept,
         };
       });
     default:

@@ -95,6 +95,7 @@ struct ElasticSpec {
   std::chrono::milliseconds elastic_timeout{600'000};  // until there are enough workers
   std::chrono::milliseconds leave_grace{30'000};       // for workers to leave at a commit
   bool replaces_slow = false;                          // workers for which the others wait
+  bool keeps_state_in_agents = false;
 };
 
 struct JobSpec {

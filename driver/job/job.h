@@ -329,6 +329,12 @@ class Job {
                               const std::vector<Incarnation>& in_all_proposed) const;
   bool nobody_is_left() const;
   void all_are_gone();
+
+  // job_kept_state.cpp: all members are lost
+  CommitId newest_kept() const;
+  bool goes_on_from_agents();
+  bool start_keeper(const CommitId& newest);
+
   void await_commits_of_those_who_left();
   bool others_wait_for_the_done();
   std::vector<Newcomer> newcomers(std::size_t most) const;
@@ -409,14 +415,21 @@ class Job {
   // Of the world in force.
   TimePoint took_force_{};
   bool is_entered_ = false;  // all its members have ended a step in it
+  // Worlds that were lost, one after the other, before all their members had ended a step.
+  struct InVain {
+    std::uint64_t generation = 0;  // of the last one
+    int worlds = 0;
+  } in_vain_;
 
   struct Deadlines {
     TimePoint state = kNever;
     TimePoint decision = kNever;
     TimePoint rest = kNever;     // the end of the next rest of a host
     TimePoint joiners = kNever;  // when those on standby wait no longer for others that come
-    TimePoint entry = kNever;    // when a world counts as one that does not form
-    TimePoint reports{};         // from then on all agents have told this driver of hvd::init()
+    // Until when a world that goes on from what agents have kept waits for all its workers.
+    TimePoint from_agents = kNever;
+    TimePoint entry = kNever;  // when a world counts as one that does not form
+    TimePoint reports{};       // from then on all agents have told this driver of hvd::init()
   } deadlines_;
 
   HostRoster roster_;

@@ -71,6 +71,8 @@ struct Launched {
   HostIndex host = 0;
   Incarnation incarnation = 0;
   int pid = 0;
+  // The commit whose state it has got from its agent; empty: none. base/protocol/commit_id.h
+  std::string kept = {};
 };
 struct LaunchFailed {
   HostIndex host = 0;
@@ -94,6 +96,7 @@ struct Exited {
   bool core_dumped = false;
   bool out_of_memory = false;      // the kernel killed it for want of memory
   std::uint64_t memory_limit = 0;  // of its control group, in bytes; 0: none
+  std::string kept = {};           // the commit whose state it has left with its agent
 };
 
 // ---- of an elastic job alone ----

@@ -75,6 +75,8 @@ struct ElasticOptions {
   bool suspends_when_all_go = false;
   // A member for which the others wait leaves at a commit, if another one can take its place.
   bool replaces_slow = false;
+  // The agents have what their workers have committed: when all members are lost, others go on.
+  bool keeps_state_in_agents = false;
 };
 
 struct JobOptions {

@@ -144,9 +144,15 @@ std::vector<Occupant> Job::occupants() const {
     const JobWorker& one = workers_.of(member.incarnation);
     if (one.is_live_member() || one.membership == MemberStatus::exited_before_init) add(one, true);
   }
+  // If there are more than enough, those go whose agents had no state for them, or an older one.
+  std::vector<std::size_t> others;
   for (const std::size_t index : workers_.live()) {
-    if (workers_[index].membership != MemberStatus::member) add(workers_[index], false);
+    if (workers_[index].membership != MemberStatus::member) others.push_back(index);
   }
+  std::stable_sort(others.begin(), others.end(), [this](std::size_t a, std::size_t b) {
+    return workers_[a].kept > workers_[b].kept;
+  });
+  for (const std::size_t index : others) add(workers_[index], false);
   return occupants;
 }
 

@@ -7,6 +7,15 @@
 #include "driver/job/job.h"
 
 namespace hvd::driver {
+namespace {
+
+// What an agent has kept. A text that names no commit says that it has nothing.
+CommitId commit_of(const std::string& text) {
+  const auto id = commit_id_from_text(text);
+  return id.ok() ? *id : CommitId();
+}
+
+}  // namespace
 // The worker that an agent speaks of, if there is one there and the agent may speak.
 JobWorker* Job::worker_of(HostIndex host, Incarnation incarnation, std::string_view what) {
   if (!hosts_.is_believed(host)) return nullptr;
@@ -59,6 +68,7 @@ void Job::on(const event::Launched& event) {
   workers_.move(index, WorkerState::running);
   workers_[index].pid = event.pid;
   workers_[index].launch_by = kNever;
+  workers_[index].kept = commit_of(event.kept);
   if (worker->membership != MemberStatus::removed) workers_.renew_deadline(index);
   for (const WorkerState said : std::exchange(workers_[index].said_early, {})) hear(index, said);
   const JobWorker& one = workers_[index];
@@ -344,6 +354,7 @@ void Job::on(const event::Exited& event) {
     return;
   }
 
+  worker.kept = commit_of(event.kept);
   const bool was_done = before == WorkerState::done;
   const std::string how =
       cat(exit_text(event), was_done ? " after it had said that its work was done" : "");

@@ -33,7 +33,7 @@ void Job::decide() {
         worlds_.in_force().members.begin(), worlds_.in_force().members.end(),
         [&](const WorldMember& member) { return workers_.of(member.incarnation).joined; });
     if (joined_.a_member || one_of_these_joined) {
-      all_are_gone();
+      if (!goes_on_from_agents()) all_are_gone();
     } else if (is_to_suspend()) {
       on(event::StopRequested{suspension_.signal()});  // there is no state to keep
     } else if (count_members().standby + count_members().joining == 0) {
@@ -84,7 +84,8 @@ Job::MembershipCount Job::count_members() const {
 }
 
 // Warm workers; those that are proposed first, since a commit may have made them members already,
-// and in the order of discovery.
+// and in the order of discovery. One comes first whose agent has given it the newest state, since
+// it may be the only one that has it.
 std::vector<Newcomer> Job::newcomers(std::size_t most) const {
   std::unordered_map<std::string, std::size_t> place;
   for (const auto& found : roster_.used()) place.emplace(found.host.name, place.size());
@@ -103,6 +104,10 @@ std::vector<Newcomer> Job::newcomers(std::size_t most) const {
     warm.push_back({{is_new, host->second, one.member.slot}, index});
   }
   std::sort(warm.begin(), warm.end());
+  const auto keeper = std::max_element(warm.begin(), warm.end(), [&](const auto& a, const auto& b) {
+    return workers_[a.second].kept < workers_[b.second].kept;
+  });
+  if (keeper != warm.end()) std::rotate(warm.begin(), keeper, std::next(keeper));
   if (warm.size() > most) warm.resize(most);
   std::vector<Newcomer> result;
   for (const auto& [order, index] : warm) {
@@ -411,6 +416,7 @@ void Job::on(const event::WorldEntered& event) {
   if (event.generation != worlds_.in_force().generation) return;
   if (workers_.index_of(event.slowest) == workers_.size()) return;
   is_entered_ = true;
+  in_vain_ = {};
   // It has recovered from what failed before. A later failure has a cause of its own.
   if (count_members().lost.empty()) failures_.recovered();
   for (const auto& member : worlds_.in_force().members) {

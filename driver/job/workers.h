@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/protocol/commit_id.h"
 #include "base/protocol/world_document.h"
 #include "driver/job/job_io.h"
 #include "driver/job/job_states.h"
@@ -54,6 +55,7 @@ struct JobWorker {
   TimePoint left_at = kNever;  // when it ended as it had been asked to
   // It has the state for sure: it was there from the beginning, or at a commit that was told of.
   bool has_state = false;
+  CommitId kept;  // by its agent: what it began with, or what it has left
 
   std::string how;      // how it was lost: "was killed by SIGKILL (signal 9)"
   int exit_code = 0;    // of the job, if that was why it ended

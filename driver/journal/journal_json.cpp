@@ -120,7 +120,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ElasticOptions, limits, processe
                                                 grow_delay, elastic_timeout, leave_grace,
                                                 loss_gather, leave_gather, join_gather, jitter_seed,
                                                 plan_list, hosts_are_fixed, oversubscribe,
-                                                suspends_when_all_go, replaces_slow)
+                                                suspends_when_all_go, replaces_slow,
+                                                keeps_state_in_agents)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(JobOptions, job_id, pace, grace, start_timeout, gather_time,
                                    heartbeat_timeout, orphan_timeout, init_timeout, local_hosts,
                                    stop_margin, kill_timeout, close_timeout, drop_timeout, elastic)
@@ -143,12 +144,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Heard, host)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Unserved, host)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AgentGone, host, how)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AgentBroken, host, how)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Launched, host, incarnation, pid)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Launched, host, incarnation, pid, kept)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LaunchFailed, host, incarnation, error_number, message)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Initialised, host, incarnation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Done, host, incarnation)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Exited, host, incarnation, exit_code, signal_number, core_dumped,
-                                   out_of_memory, memory_limit)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Exited, host, incarnation, exit_code, signal_number,
+                                                core_dumped, out_of_memory, memory_limit, kept)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FoundHost, host, local, joins)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostsFound, hosts)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DiscoveryFailed, message)

@@ -61,6 +61,7 @@ JobStart job_start(const JobSpec& spec, const std::string& job_id, const Prepara
   options.elastic_timeout = spec.elastic->elastic_timeout;
   options.leave_grace = spec.elastic->leave_grace;
   options.replaces_slow = spec.elastic->replaces_slow;
+  options.keeps_state_in_agents = spec.elastic->keeps_state_in_agents;
   options.suspends_when_all_go = spec.slurm.has_value();
   const std::string seed = random_bytes(sizeof(options.jitter_seed));
   std::memcpy(&options.jitter_seed, seed.data(), sizeof(options.jitter_seed));

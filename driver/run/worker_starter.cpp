@@ -12,7 +12,8 @@ namespace {
 
 SharedBytes program_of(const JobSpec& spec) {
   return share(agent_link::Program{spec.command, spec.environment, spec.working_directory,
-                                   spec.host_variables}
+                                   spec.host_variables,
+                                   spec.elastic && spec.elastic->keeps_state_in_agents}
                    .encode());
 }
 

@@ -60,6 +60,22 @@ void save_own_objects(Store& store) {
 
 }  // namespace
 
+Status Progress::keep_in(StateMemory& memory, std::uint64_t run) {
+  const auto found = store_.keep_in(memory, run);
+  HVD_RETURN_IF_ERROR(found.status());
+  if (!*found) return {};
+  is_inherited_ = true;
+  origin_ = (*found)->id;
+  origin_step_ = (*found)->step;
+  HVD_LOG(info, "the agent of this host has kept the state of commit " << to_text(origin_));
+  return {};
+}
+
+UniqueFd Progress::leave_memory() {
+  is_inherited_ = false;
+  return store_.leave_memory();
+}
+
 Failure Progress::begin(CommitProtocol& protocol, bool rolls_back, EntryTimer* timer) {
   Resume resume;
   if (timer != nullptr) timer->begin_vote(Clock::now());
@@ -69,7 +85,8 @@ Failure Progress::begin(CommitProtocol& protocol, bool rolls_back, EntryTimer* t
   lost_ = !voted.world_failed && voted.status.code() == Code::data_loss;
   if (!voted.ok()) return voted;
   if (run_status_ == RunStatus::goes_on) return resume_from(protocol, resume, rolls_back, timer);
-  if (rolls_back) store_.load();
+  has_inherited_end_ = is_inherited_ && run_status_ == RunStatus::is_over;
+  if (rolls_back || has_inherited_end_) store_.load();
   forget();
   return {};
 }
@@ -90,6 +107,7 @@ Failure Progress::resume_from(CommitProtocol& protocol, const Resume& resume, bo
   }
   origin_ = resume.id;
   origin_step_ = resume.step;
+  store_.set_step(origin_step_);
   // The leader of this commit may have died before it wrote it. The rank that writes it now has
   // taken part in it: the others receive the state after this.
   const bool is_first_holder = protocol.channel().rank() == resume.holders.front();
@@ -114,7 +132,8 @@ Failure Progress::resume_from(CommitProtocol& protocol, const Resume& resume, bo
   }
   auto moved = protocol.transfer(store_, resume, received, watch);
   if (!moved.ok()) return moved;
-  if (!received && !gives && rolls_back) store_.load();
+  if (!received && !gives && (rolls_back || is_inherited_)) store_.load();
+  is_inherited_ = false;
   if (timer != nullptr) timer->has_state(Clock::now());
   return {};
 }
@@ -254,6 +273,7 @@ Failure Progress::commit(CommitProtocol& protocol, const Proposal& proposal, std
   Prepared prepared;
   if (store_.mode() == elastic::CommitMode::copy) {
     prepared.id = store_.next();
+    store_.set_step(number_of(prepared.id));
     store_.keep(prepared.id);
   } else {
     prepared.id = store_.holds();
@@ -304,6 +324,7 @@ Failure Progress::finish(CommitProtocol& protocol) {
 
 void Progress::forget() {
   store_.forget();
+  is_inherited_ = false;
   generation_ = 0;
   samples_.clear();
   samples_of_ = {};

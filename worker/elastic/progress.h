@@ -37,6 +37,9 @@ class Progress {
         ledger_(ledger) {}
 
   Store& store() { return store_; }
+  // A run of the program begins, with the memory that the agent holds for it (state_memory.h).
+  Status keep_in(StateMemory& memory, std::uint64_t run);
+  UniqueFd leave_memory();
   bool has_begun() const { return generation_ != 0; }
 
   // In a new world: all agree from where they go on, and have that state when this returns.
@@ -45,6 +48,8 @@ class Progress {
   // rank's last commit, if it has one, and nothing is kept any more.
   runtime::Failure begin(CommitProtocol& protocol, bool rolls_back, EntryTimer* timer = nullptr);
   RunStatus run_status() const { return run_status_; }
+  // The run is over, and the objects are what an earlier worker in this slot had in the end.
+  bool has_inherited_end() const { return has_inherited_end_; }
   // begin() has failed because the state is lost, not because of anything else.
   bool is_lost() const { return lost_; }
   // `next`: the world that all go over to now; empty: they stay.
@@ -102,6 +107,9 @@ class Progress {
   ShardSamples samples_;
   CommitId samples_of_;
   std::uint64_t generation_ = 0;
+  // An earlier worker has kept what this rank holds, and the objects are not what it was.
+  bool is_inherited_ = false;
+  bool has_inherited_end_ = false;
   bool lost_ = false;
   RunStatus run_status_ = RunStatus::goes_on;
 };

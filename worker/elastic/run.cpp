@@ -59,10 +59,12 @@ Run::Run(State& state) : impl_(StateImpl::of(state)) {
   impl_.running = true;
   process.begin_run();
   if (auto* const membership = process.membership()) leave_watch_.emplace(membership->agent());
+  impl_.keep_in_agent();
 }
 
 Run::~Run() {
   leave_watch_.reset();
+  impl_.leave_agent();
   ProcessWorld::instance().end_run();
   impl_.running = false;
 }
@@ -102,8 +104,8 @@ Turn Run::begin_turn() {
   return Turn::call;
 }
 
-// A newcomer has no part in what this run has made. Where the program goes on, a later run has a
-// state for it; else there is nothing left that it could do.
+// A newcomer has no part in what this run has made, unless its agent has kept that. Where the
+// program goes on, a later run has a state for it; else there is nothing left that it could do.
 Turn Run::after_the_end(worker::RunStatus status) {
   auto& process = ProcessWorld::instance();
   if (status == worker::RunStatus::is_finished) {
@@ -111,7 +113,7 @@ Turn Run::after_the_end(worker::RunStatus status) {
     process.skip_run();
     return Turn::done;
   }
-  if (called_) {
+  if (called_ || impl_.has_inherited_end()) {
     process.finish_run();
     return Turn::done;
   }

@@ -8,6 +8,7 @@
 #include "base/machine/bulk_copy.h"
 #include "base/text.h"
 #include "worker/elastic/state_impl.h"
+#include "worker/process/errors.h"
 #include "worker/process/settings.h"
 
 namespace hvd::elastic {
@@ -146,6 +147,27 @@ void StateImpl::sync() {
   const auto generation = ProcessWorld::instance().generation_for("elastic::State::sync");
   auto protocol = protocol_of(generation);
   if (const auto failed = progress_.sync(protocol); !failed.ok()) raise(failed);
+}
+
+void StateImpl::keep_in_agent() {
+  auto& process = ProcessWorld::instance();
+  UniqueFd file = process.take_state_memory();
+  if (!file) return;
+  auto memory = StateMemory::open(std::move(file));
+  const Status kept = worker::status_of([&] {
+    HVD_RETURN_IF_ERROR(memory.status());
+    return progress_.keep_in(*memory, process.finished_runs());
+  });
+  if (memory.ok()) process.return_state_memory(memory->release());  // if it was not taken
+  if (kept.ok()) return;
+  HVD_LOG(warning, "the agent of this host does not keep the state (--keep-state-in-agents): "
+                       << kept.message());
+}
+
+void StateImpl::leave_agent() {
+  if (UniqueFd file = progress_.leave_memory()) {
+    ProcessWorld::instance().return_state_memory(std::move(file));
+  }
 }
 
 void StateImpl::make_room() {

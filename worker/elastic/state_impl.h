@@ -33,11 +33,16 @@ class StateImpl {
 
   // ---- of run() ----
 
+  // A run has begun in this process, or is over: between that the state is kept in the memory that
+  // the agent holds, if it holds any.
+  void keep_in_agent();
+  void leave_agent();
   // Before a joiner says that it is ready: the others train on meanwhile.
   void make_room();
   // The state is in place when it returns, and as all ranks of the new world have it; unless the
   // run does not go on.
   worker::RunStatus begin(bool rolls_back);
+  bool has_inherited_end() const { return progress_.has_inherited_end(); }
   void call_back();
   void finish();
   // This run has finished, as this rank has heard from the mark alone.

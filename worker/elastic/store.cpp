@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <fcntl.h>
 #include <limits>
 #include <new>
 #include <numeric>
@@ -12,6 +13,7 @@
 #include "base/security/crypto.h"
 #include "base/text.h"
 #include "base/wire.h"
+#include "worker/elastic/state_blocks.h"
 #include "worker/process/errors.h"
 
 namespace hvd::worker {
@@ -32,13 +34,18 @@ std::align_val_t alignment_of(std::size_t capacity) {
   return std::align_val_t{capacity < kLargePage ? alignof(std::max_align_t) : kLargePage};
 }
 
+std::size_t whole_pages(std::size_t size) {
+  return (size + kLargePage - 1) / kLargePage * kLargePage;
+}
+
 }  // namespace
 
 void Buffer::resize(std::size_t size) {
   if (size > capacity_) {
     if (size > std::numeric_limits<std::ptrdiff_t>::max() - kLargePage) throw std::bad_alloc();
+    if (region_.file >= 0) return map(size);
     clear();
-    const std::size_t whole = (size + kLargePage - 1) / kLargePage * kLargePage;
+    const std::size_t whole = whole_pages(size);
     capacity_ = size < kLargePage ? size : whole;
     bytes_ = static_cast<std::byte*>(::operator new(capacity_, alignment_of(capacity_)));
     // Where it is refused it is as it always was.
@@ -52,13 +59,30 @@ void Buffer::touch(std::size_t begin, std::size_t end) {
   for (std::size_t at = begin; at < std::min(end, capacity_); at += kPage) bytes_[at] = {};
 }
 
+// A page that is touched before the machine has given it may be the end of the process (SIGBUS).
+void Buffer::map(std::size_t size) {
+  clear();
+  if (size == 0) return;
+  const std::size_t whole = whole_pages(size);
+  const auto begin = static_cast<off_t>(region_.begin);
+  if (::fallocate(region_.file, 0, begin, static_cast<off_t>(whole)) != 0) throw std::bad_alloc();
+  constexpr int kAccess = PROT_READ | PROT_WRITE;
+  void* const at = ::mmap(nullptr, whole, kAccess, MAP_SHARED, region_.file, begin);
+  if (at == MAP_FAILED) throw std::bad_alloc();
+  bytes_ = static_cast<std::byte*>(at);
+  capacity_ = whole;
+  size_ = size;
+}
+
 void Buffer::clear() {
-  if (bytes_ != nullptr) ::operator delete(bytes_, alignment_of(capacity_));
+  if (bytes_ != nullptr && region_.file >= 0) ::munmap(bytes_, capacity_);
+  if (bytes_ != nullptr && region_.file < 0) ::operator delete(bytes_, alignment_of(capacity_));
   bytes_ = nullptr;
   size_ = capacity_ = 0;
 }
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(region_, other.region_);
   std::swap(bytes_, other.bytes_);
   std::swap(size_, other.size_);
   std::swap(capacity_, other.capacity_);
@@ -157,8 +181,8 @@ void Store::copy_into(Copy& copy) {
 }
 
 void Store::keep(const CommitId& id) {
-  if (mode_ == CommitMode::copy) copy_into(copies_[states_.begin_to_keep()]);
-  states_.kept(id);
+  if (mode_ == CommitMode::copy) copy_into(copies_[spare()]);
+  has(id);
 }
 
 const Copy& Store::to_send() {
@@ -167,13 +191,11 @@ const Copy& Store::to_send() {
   return copies_[0];
 }
 
-Copy& Store::to_receive() {
-  return mode_ == CommitMode::copy ? copies_[states_.begin_to_keep()] : copies_[0];
-}
+Copy& Store::to_receive() { return mode_ == CommitMode::copy ? copies_[spare()] : copies_[0]; }
 
 void Store::take_over(const CommitId& id) {
   if (mode_ == CommitMode::copy) {
-    states_.kept(id);
+    has(id);
     load();
     return;
   }
@@ -184,9 +206,9 @@ void Store::take_over(const CommitId& id) {
 
 Buffer* Store::idle(bool receives) {
   if (mode_ == CommitMode::mark) return nullptr;
-  const std::size_t spare = states_.begin_to_keep();
-  if (!receives) return &copies_[spare].bytes;
-  return states_.buffer() ? nullptr : &copies_[1 - spare].bytes;
+  const std::size_t free = spare();
+  if (!receives) return &copies_[free].bytes;
+  return states_.buffer() ? nullptr : &copies_[1 - free].bytes;
 }
 
 void Store::let_go() {
@@ -222,8 +244,67 @@ void Store::load_from(const Copy& copy) {
 
 void Store::forget() {
   states_ = {};
-  copies_ = {};
+  for (Copy& copy : copies_) {
+    copy.sizes.clear();
+    copy.bytes.clear();
+  }
   device_.forget();
+}
+
+// ---- in the memory of the agent ----
+
+Result<std::optional<StateMemory::Entry>> Store::keep_in(StateMemory& memory, std::uint64_t run) {
+  if (mode_ != CommitMode::copy) {
+    return Status(Code::invalid_argument, "its commits are only marked (CommitMode::mark)");
+  }
+  if (!device_.empty()) return Status(Code::invalid_argument, "it has tensors of a GPU");
+  forget();
+  std::array<std::optional<StateMemory::Entry>, 2> found;
+  const auto id_of = [&found](std::size_t at) { return found[at] ? found[at]->id : CommitId(); };
+  for (std::size_t at = 0; at < found.size(); ++at) {
+    found[at] = memory.read(at);
+    // What a later run of the program has kept waits for it.
+    if (found[at] && found[at]->id.run > run) return std::optional<StateMemory::Entry>();
+    const bool is_of_use = found[at] && found[at]->id.run == run && found[at]->shape == shape() &&
+                           found[at]->sizes.size() == parts_.size();
+    if (!is_of_use) found[at].reset();
+  }
+  const std::size_t newest = id_of(0) < id_of(1) ? 1 : 0;
+  memory_ = std::move(memory);
+  copies_[0].bytes = Buffer(memory_->region(newest));
+  copies_[1].bytes = Buffer(memory_->region(1 - newest));
+  entries_ = {newest, 1 - newest};
+  if (!found[newest]) return std::optional<StateMemory::Entry>();
+  const auto total = total_of(found[newest]->sizes);
+  HVD_RETURN_IF_ERROR(total.status());
+  const std::size_t at = states_.begin_to_keep();
+  copies_[at].bytes.map(*total);
+  copies_[at].sizes = found[newest]->sizes;
+  states_.kept(found[newest]->id);
+  step_ = found[newest]->step;
+  return found[newest];
+}
+
+UniqueFd Store::leave_memory() {
+  if (!memory_) return {};
+  states_ = {};
+  copies_ = {};
+  UniqueFd file = memory_->release();
+  memory_.reset();
+  return file;
+}
+
+std::size_t Store::spare() {
+  const std::size_t spare = states_.begin_to_keep();
+  if (memory_) must(memory_->make_void(entries_[spare]));
+  return spare;
+}
+
+void Store::has(const CommitId& id) {
+  states_.kept(id);
+  if (!memory_) return;
+  const std::size_t at = states_.buffer().value_or(0);
+  must(memory_->write(entries_[at], {id, shape(), step_, copies_[at].sizes}));
 }
 
 Store Store::of_the_same_objects() const {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 
 #include <hvd/elastic.h>
 
+#include "base/protocol/state_memory.h"
 #include "base/status.h"
 #include "worker/elastic/agreement.h"
 #include "worker/elastic/device_parts.h"
@@ -23,24 +25,31 @@ namespace hvd::worker {
 
 // Memory that is kept for the next time, and not filled before it is written. Large ones lie in
 // large pages where there are any: the first writing of 100 MB costs less than half then.
+//
+// A buffer may lie in a region of a file in memory: what is written there stays after its end.
 class Buffer {
  public:
   Buffer() = default;
+  // Empty. The file must outlive it.
+  explicit Buffer(const FileRegion& region) : region_(region) {}
   Buffer(Buffer&& other) noexcept { *this = std::move(other); }
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer() { clear(); }
 
   void resize(std::size_t size);  // its content is lost
+  // What lies in the region. std::bad_alloc, as of resize(), if there is no memory for it.
+  void map(std::size_t size);
   // The pages of these bytes are faulted in, and their content is lost: writing there afterwards
   // costs no page fault.
   void touch(std::size_t begin, std::size_t end);
-  void clear();  // gives the memory back
+  void clear();  // gives the memory back, unless it is that of a file
   std::span<std::byte> bytes() { return {bytes_, size_}; }
   std::span<const std::byte> bytes() const { return {bytes_, size_}; }
   std::size_t size() const { return size_; }
   std::size_t capacity() const { return capacity_; }
 
  private:
+  FileRegion region_;
   std::byte* bytes_ = nullptr;
   std::size_t size_ = 0;
   std::size_t capacity_ = 0;
@@ -65,6 +74,16 @@ class Store {
   std::uint64_t shape() const;
   std::size_t parts() const { return parts_.size(); }  // of the host
   elastic::CommitMode mode() const { return mode_; }
+
+  // From now on what is kept lies in this memory, and so does nothing that was kept before. What an
+  // earlier worker has kept there of this run and of the same objects is kept again, though the
+  // objects are not loaded from it; nothing if there is none. If it has kept the state of a later
+  // run, the memory is not taken. invalid_argument: of a state that cannot be kept there.
+  Result<std::optional<StateMemory::Entry>> keep_in(StateMemory& memory, std::uint64_t run);
+  // Nothing is kept any more, and the memory has what was.
+  UniqueFd leave_memory();
+  // With a ledger: the number in it of what is kept next.
+  void set_step(std::uint64_t step) { step_ = step; }
 
   // A world is entered: what is kept in it gets numbers of its own.
   void entered(std::uint64_t generation, std::uint64_t run) { states_.entered(generation, run); }
@@ -103,7 +122,7 @@ class Store {
   void load();
   // CommitMode::mark: `change` changes the objects. If it throws there is nothing whole.
   void mutate(const std::function<void()>& change);
-  // Nothing is kept any more.
+  // Nothing is kept any more, but in the memory of the agent.
   void forget();
   // With nothing kept, and copies in any mode.
   Store of_the_same_objects() const;
@@ -124,12 +143,19 @@ class Store {
   void save_into(Copy& copy);                                    // the objects of the host
   void copy_into(Copy& copy);
   void load_from(const Copy& copy);
+  // The buffer to write to, which holds nothing whole from now on.
+  std::size_t spare();
+  // What was written there is whole.
+  void has(const CommitId& id);
 
   elastic::CommitMode mode_;
   std::vector<Part> parts_;
   DeviceParts device_;
   KeptStates states_;
   std::array<Copy, 2> copies_;  // KeptStates says which; the first for transfer if only marked
+  std::optional<StateMemory> memory_;
+  std::array<std::size_t, 2> entries_{};  // in the memory, of each copy
+  std::uint64_t step_ = 0;
 };
 
 }  // namespace hvd::worker

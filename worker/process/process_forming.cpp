@@ -215,8 +215,14 @@ Status ProcessWorld::open_agent(const std::string& descriptor) {
     const auto life_lock = process_environment()(worker_link::kLifeLockVariable);
     auto channel = AgentChannel::open(descriptor, life_lock.value_or(""));
     HVD_RETURN_IF_ERROR(channel.status());
+    const auto memory = process_environment()(worker_link::kStateMemoryVariable);
+    const auto memory_number = parse_number<int>(memory.value_or(""));
     const std::lock_guard lock(mutex_);
     agent_ = *channel;
+    // Programs that this one starts do not get it.
+    if (memory_number && ::fcntl(*memory_number, F_SETFD, FD_CLOEXEC) == 0) {
+      state_memory_ = UniqueFd(*memory_number);
+    }
     agent_->answer_by([this](bool wants_dump) { return activity(wants_dump); });
     agent_->report_work_by([this] { return reading_of(*meter_, entry_timer_, save_meter_); });
   }

@@ -343,6 +343,21 @@ std::uint64_t ProcessWorld::newest_generation() const {
   return generation_.number;
 }
 
+std::uint64_t ProcessWorld::finished_runs() const {
+  const std::lock_guard lock(mutex_);
+  return finished_runs_;
+}
+
+UniqueFd ProcessWorld::take_state_memory() {
+  const std::lock_guard lock(mutex_);
+  return std::move(state_memory_);
+}
+
+void ProcessWorld::return_state_memory(UniqueFd memory) {
+  const std::lock_guard lock(mutex_);
+  state_memory_ = std::move(memory);
+}
+
 void ProcessWorld::finish_run() {
   const std::lock_guard lock(mutex_);
   departure_.finished = true;

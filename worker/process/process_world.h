@@ -157,6 +157,12 @@ class ProcessWorld {
   void expect_first_step();
   // The steps of the program so far, in all its worlds, as far as names of tensors tell.
   std::uint64_t steps() const { return meter_->read(runtime::trace::nanoseconds_now()).steps; }
+  // How many calls of elastic::run have returned on all ranks, as far as this process knows.
+  std::uint64_t finished_runs() const;
+  // The memory in which the state of a run lies, if the agent holds any for this process and no
+  // other run has it.
+  UniqueFd take_state_memory();
+  void return_state_memory(UniqueFd memory);
   // elastic::run begins and ends.
   void begin_run();
   void end_run();
@@ -245,6 +251,7 @@ class ProcessWorld {
   // This worker has come to a job under way, and is in no run with the others yet.
   std::atomic<bool> catches_up_ = false;
   std::uint64_t finished_runs_ = 0;  // likewise, over on all ranks
+  UniqueFd state_memory_;
 
   bool end_is_registered_ = false;  // under mutex_
   bool had_world_ = false;          // likewise; whatever became of it

@@ -40,6 +40,12 @@ void SimulatedCluster::plan_faults() {
     on_some_worker(kill);
     if (dice_.one_in(4)) on_some_worker(kill);
   });
+  now_and_then(climate_.all_killed, [this, kill] {
+    if (workers_.is_work_done()) return;  // a job that ends starts no more workers
+    for (const Incarnation one : workers_.running()) {
+      if (!sessions_[workers_.host_of(one)].gone) kill(one);
+    }
+  });
   now_and_then(climate_.worker_fails, [this] {
     on_some_worker([this](Incarnation one) {
       // A program that never called hvd::init may end with 0.

@@ -52,7 +52,8 @@ void SimulatedWorkers::say_done(Process& process) {
 
 // The work had been done before this world began.
 void SimulatedWorkers::come_too_late(Process& process) {
-  if (process.live != TrainingHistory::kNothing) return end_well(process);
+  const bool has_end = climate_.copies && whole_state(process) != TrainingHistory::kNothing;
+  if (process.live != TrainingHistory::kNothing || has_end) return end_well(process);
   tell(process, "comes too late");
   process.phase = Phase::done;
   process.leaving = true;

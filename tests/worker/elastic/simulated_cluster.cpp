@@ -58,6 +58,7 @@ SimulatedCluster::SimulatedCluster(std::uint64_t seed, const Climate& climate, i
   options_.elastic.elastic_timeout = milliseconds(20'000);
   options_.elastic.leave_grace = milliseconds(climate.leave_grace);
   options_.elastic.suspends_when_all_go = climate.suspends_when_all_go;
+  options_.elastic.keeps_state_in_agents = climate.workers.agents_keep_state;
   options_.elastic.replaces_slow = climate.worker_is_slow != 0;
   options_.elastic.leave_gather = milliseconds(100);
   options_.elastic.join_gather = milliseconds(50);
@@ -371,7 +372,8 @@ void SimulatedCluster::perform(const action::Launch& action) {
                return;
              }
              started_[incarnation].launched = true;
-             tell(host, event::Launched{host, incarnation, 1 + static_cast<int>(incarnation)});
+             tell(host, event::Launched{host, incarnation, 1 + static_cast<int>(incarnation),
+                                        workers_.kept_by_agent(host)});
              if (is_broken && !climate_.breaks_late) {
                schedule(dice_.up_to(30), [this, host, incarnation] {
                  if (!sessions_[host].gone)

@@ -31,6 +31,7 @@ namespace hvd {
 // How bad the world is: of each kind, one fault in so many milliseconds on average; 0 for never.
 struct Climate {
   int worker_killed = 0;
+  int all_killed = 0;    // all workers at once
   int worker_fails = 0;  // by itself
   int worker_stopped = 0;
   int worker_leaves = 0;

@@ -40,6 +40,7 @@ void SimulatedWorkers::start(Incarnation incarnation, HostIndex host, bool is_me
     return;
   }
   process.follower.emplace(incarnation);
+  take_from_agent(process);
   if (proposed_) hear(process, *proposed_);
   if (effective_) hear(process, *effective_);
   const milliseconds start = dice_.one_in(climate_.slow_start) ? kSlowStart : kStart;
@@ -75,11 +76,43 @@ void SimulatedWorkers::die(Incarnation incarnation, int exit_code, int signal, b
   process.ended = true;
   ++process.turn;
   process.pending.clear();
+  const bool leaves_state = leaves_with_agent(process, signal == 0 && exit_code == 0);
   const bool in_order = process.phase == Phase::done;
   for (auto& [generation, group] : groups_) close(generation, incarnation, in_order);
   if (climate_.plain && !in_peace) fail_the_others_of(process);
-  surroundings_.tell(process.host, event::Exited{process.host, incarnation,
-                                                 signal == 0 ? exit_code : 0, signal, false});
+  surroundings_.tell(
+      process.host,
+      event::Exited{process.host, incarnation, signal == 0 ? exit_code : 0, signal, false, false, 0,
+                    leaves_state ? to_text(process.states.newest()) : std::string()});
+}
+
+bool SimulatedWorkers::leaves_with_agent(const Process& process, bool in_peace) {
+  if (!climate_.agents_keep_state || !climate_.copies || climate_.plain) return false;
+  if (in_peace || process.states.newest().none()) return false;
+  agent_memory_[process.host].push_back(
+      {process.states.newest(), whole_state(process), process.sizes});
+  return true;
+}
+
+std::string SimulatedWorkers::kept_by_agent(HostIndex host) const {
+  CommitId newest;
+  if (const auto found = agent_memory_.find(host); found != agent_memory_.end()) {
+    for (const Kept& kept : found->second) newest = std::max(newest, kept.id);
+  }
+  return newest.none() ? std::string() : to_text(newest);
+}
+
+void SimulatedWorkers::take_from_agent(Process& process) {
+  auto& memory = agent_memory_[process.host];
+  if (memory.empty()) return;
+  const auto newest = std::max_element(memory.begin(), memory.end(),
+                                       [](const auto& a, const auto& b) { return a.id < b.id; });
+  const Kept kept = *newest;
+  memory.erase(newest);
+  process.kept[process.states.begin_to_keep()] = kept.state;
+  process.states.kept(kept.id);
+  process.sizes = kept.sizes;
+  process.ever_whole = kept.id;
 }
 
 // The workers of a plain program notice the loss of one of them, and cannot go on.

@@ -40,6 +40,8 @@ struct WorkerClimate {
   int slow_start = 0;
   bool copies = true;
   bool can_load = false;
+  // What a worker has kept, if it keeps copies, outlives it with its agent.
+  bool agents_keep_state = false;
   int commit_every = 1;  // steps
   int steps = 0;         // after which it is done; 0: when it is told to be
   bool plain = false;    // it knows nothing of hvd, and fails when another of its world does
@@ -104,6 +106,8 @@ class SimulatedWorkers {
 
   // An agent starts one; `is_member`: of the first world. An incarnation may end before it runs.
   void start(Incarnation incarnation, driver::HostIndex host, bool is_member);
+  // The newest commit that the agent has for the next worker, as text; empty: none.
+  std::string kept_by_agent(driver::HostIndex host) const;
   // The process ends now; its agent says so if it can. `in_peace`: as it was asked to.
   void die(Incarnation incarnation, int exit_code, int signal, bool in_peace = false);
   // It is asked to end, and no other has failed: another has the committed state.
@@ -217,6 +221,12 @@ class SimulatedWorkers {
     bool driver_is_gone = false;  // as its agent says
     CommitId known_mark;          // which the agent has as soon as there is no driver
   };
+  // The newest state that a worker had whole.
+  struct Kept {
+    CommitId id;
+    int state = TrainingHistory::kNothing;
+    std::uint64_t sizes = 0;
+  };
   // The contribution of a rank to a collective.
   struct Said {
     bool said = false;
@@ -247,6 +257,8 @@ class SimulatedWorkers {
   void deliver(Incarnation to, Duration after, std::function<void(Process&)> work);
   void then(Process& process, Duration after, Work work);  // if it is still in this turn
   void begin(Process& process);
+  bool leaves_with_agent(const Process& process, bool in_peace);
+  void take_from_agent(Process& process);
   void run_plain(Process& process);
   void end_plain(Process& process);
   void fail_the_others_of(const Process& lost);
@@ -336,6 +348,7 @@ class SimulatedWorkers {
   CommitId mark_;
   std::uint64_t mark_version_ = 0;
   std::map<driver::HostIndex, CommitId> agent_marks_;
+  std::map<driver::HostIndex, std::vector<Kept>> agent_memory_;  // that no worker has
 };
 
 }  // namespace hvd

@@ -222,6 +222,33 @@ TEST(ElasticSimulation, keeps_the_state_when_everybody_is_replaced_and_some_are_
   });
 }
 
+// The agents have what was committed: all workers may die at once, again and again.
+TEST(ElasticSimulation, goes_on_with_what_agents_have_kept) {
+  const Sum sum = simulate(1'000, [](std::uint64_t seed) {
+    Climate climate;
+    climate.worker_killed = seed % 2 == 0 ? 2'000 : 0;
+    climate.all_killed = 1'000;
+    climate.driver_stalls = seed % 3 == 0 ? 2'000 : 0;
+    climate.workers.agents_keep_state = true;
+    climate.workers.slow_message = seed % 5 == 0 ? 30 : 0;
+    Dice dice(~seed);
+    choose_program(climate.workers, dice);
+    climate.workers.copies = true;
+    return climate;
+  });
+  EXPECT_EQ(sum.successes, sum.runs);
+}
+
+// And whatever else may happen does.
+TEST(ElasticSimulation, goes_on_with_what_agents_have_kept_whatever_happens) {
+  simulate(1'000, [](std::uint64_t seed) {
+    Climate climate = some_of_everything(seed);
+    climate.all_killed = 1'000;
+    climate.workers.agents_keep_state = true;
+    return climate;
+  });
+}
+
 // The driver dies at any moment, also while it does what it has decided, and the next one goes on,
 // soon or late. Nothing else goes wrong: no worker is lost, and each world is whole again.
 TEST(ElasticSimulation, outlives_its_driver) {
