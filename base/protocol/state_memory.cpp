@@ -25,6 +25,9 @@ constexpr std::uint64_t kRegion = std::uint64_t{1} << 44;
 constexpr std::uint64_t kSizesInRegion = kRegion / 2;
 constexpr std::uint64_t kMostParts = std::uint64_t{1} << 32;
 
+// It becomes no smaller, so that no page goes that a worker uses; and nothing else has just these.
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_SEAL;
+
 std::uint64_t place_of(std::size_t entry) { return entry * kEntryDistance; }
 std::uint64_t region_begin(std::size_t entry) { return (entry + 1) * kRegion; }
 
@@ -64,12 +67,17 @@ std::uint64_t checksum_of_entry(std::string_view head, std::span<const std::uint
 }  // namespace
 
 Result<StateMemory> StateMemory::make() {
-  UniqueFd file(::memfd_create("hvd-state", MFD_CLOEXEC));
-  if (!file) return Status::from_errno("make memory for the state", errno);
+  UniqueFd file(::memfd_create("hvd-state", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file || ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) {
+    return Status::from_errno("make memory for the state", errno);
+  }
   return StateMemory(std::move(file));
 }
 
 Result<StateMemory> StateMemory::open(UniqueFd file) {
+  if (::fcntl(file.get(), F_GET_SEALS) != kSeals) {
+    return Status(Code::failed_precondition, "the descriptor is not that of an agent's memory");
+  }
   rlimit files{};
   const bool is_limited = ::getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;
   if (is_limited && files.rlim_cur < region_begin(kEntries)) {

@@ -40,7 +40,8 @@ class StateMemory {
   static constexpr std::size_t kEntries = 2;
 
   static Result<StateMemory> make();
-  // failed_precondition: files of this process may not be large enough (ulimit -f).
+  // failed_precondition: it is something else, or files of this process may not be large enough
+  // (ulimit -f).
   static Result<StateMemory> open(UniqueFd file);
 
   // Of the entries that are whole; {} if none is.

@@ -190,6 +190,19 @@ bool FaultInjector::kill_driver() {
   return true;
 }
 
+// All members of the newest world at once. The hosts are all there, or the newest commit could lie
+// with none.
+bool FaultInjector::kill_all() {
+  if (!options_.keeps_state || !away_.empty()) return false;
+  const auto members = workers();
+  if (members.empty()) return false;
+  note("kill all workers");
+  for (const auto& [worker, pid] : members) {
+    if (pid > 0) ::kill(pid, SIGKILL);
+  }
+  return true;
+}
+
 void FaultInjector::do_what_is_due() {
   for (std::size_t at = 0; at < later_.size();) {
     if (later_[at].when > Clock::now()) {
@@ -214,6 +227,7 @@ const std::vector<FaultInjector::Fault>& FaultInjector::faults() {
       {"preempt", &FaultInjector::preempt_worker},
       {"preempt-host", &FaultInjector::preempt_agent},
       {"kill-driver", &FaultInjector::kill_driver},
+      {"kill-all", &FaultInjector::kill_all},
       {"replace-all", &FaultInjector::replace_all_hosts},
       {"break-slot", &FaultInjector::break_slot},
       {"exit-0", &FaultInjector::end_worker_well},

@@ -23,6 +23,7 @@ struct FaultOptions {
   double least_pause = 2;  // seconds
   double most_pause = 5;
   double stop = 40;            // seconds for which the whole job stands still
+  bool keeps_state = false;    // agents do, so that no worker need be spared
   std::set<std::string> only;  // names of faults; empty: all
 };
 
@@ -77,6 +78,7 @@ class FaultInjector {
   bool preempt_worker();
   bool preempt_agent();
   bool kill_driver();
+  bool kill_all();
 
   // bench/soak/disks.cpp
   bool fill_disk();

@@ -32,7 +32,8 @@ constexpr const char* kUsage =
     "cuts, crashes, hosts that come and go, notices of preemption, the whole job stopped for a\n"
     "while (--stop, seconds). The seed says what happens when.\n"
     "--only FAULT,...: only these: kill, exit, freeze, cut, crash, add, remove, preempt,\n"
-    "preempt-host, kill-driver (another one comes), replace-all (all hosts at once), break-slot\n"
+    "preempt-host, kill-driver (another one comes), kill-all (all workers at once; agents keep\n"
+    "the state, unless --mode is mark), replace-all (all hosts at once), break-slot\n"
     "(for good), exit-0, descriptors (a worker that can open nothing more), stop, full-disk,\n"
     "hung-disk, no-directory (of all that observes the job), suspend-slow-disk.\n"
     "--agents join: hvdrun logs in nowhere; agents join, and come again when they have ended.\n"
@@ -352,11 +353,12 @@ int main_of(const std::vector<std::string>& words) {
                 "--blacklist-cooldown-range", "0.1", "0.5", "--status-page", "--state",
                 "/root/state"},
       .program_flags = program_flags(options)};
+  if (!options.mark) job_options.flags.emplace_back("--keep-state-in-agents");
   test::StepsJob job(bed, job_options);
   Agreement agreement;
   FaultInjector maker(bed, job, agreement,
                       {options.hosts, options.slots, options.seed, options.least_pause,
-                       options.most_pause, options.stop, options.only});
+                       options.most_pause, options.stop, !options.mark, options.only});
   if (job.step_logs().wait_for_world(options.hosts * options.slots) == 0) {
     std::printf("the first world never was whole:\n%s\n", job.process().err().c_str());
     return 1;

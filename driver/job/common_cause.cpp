@@ -71,6 +71,7 @@ std::optional<CommonCause::Verdict> CommonCause::failed(const Failed& failure,
     const auto fault = judge_fresh(situation);
     return fault ? fault : judge_worlds(situation);
   }
+  if (situation.outlives_world) return std::nullopt;
   while (!recent_.empty() && recent_.front().at + together_ < now) recent_.pop_front();
   recent_.push_back({now, failure, situation});
   return judge_together();

@@ -13,7 +13,8 @@
 //     somebody joined last one failed, all in the same way; in three slots and on three hosts, or
 //     on all that may be used if these are fewer.
 //   - Workers that had joined failed in the same way within some seconds: in three or more slots,
-//     three quarters of the world, and on two hosts if it had more than one.
+//     three quarters of the world, and on two hosts if it had more than one; unless the job goes on
+//     without any of its workers.
 //
 // A failure that comes from outside a program (SIGKILL, SIGTERM, SIGINT, SIGHUP, the loss of a
 // host) says nothing of it; the owner does not tell of that by failed(), but by lost().
@@ -64,6 +65,8 @@ class CommonCause {
     std::size_t hosts = 0;        // that may be used, or are on their way to it
     std::size_t slots = 0;        // of these hosts
     bool too_few = false;         // the world waits for replacements
+    // Others go on from what the world has committed, and the owner counts how often in vain.
+    bool outlives_world = false;
   };
   struct Verdict {
     std::string why;        // it is believed that the program is at fault

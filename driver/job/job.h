@@ -332,6 +332,7 @@ class Job {
 
   // job_kept_state.cpp: all members are lost
   CommitId newest_kept() const;
+  bool has_lost_agents() const;
   bool goes_on_from_agents();
   bool start_keeper(const CommitId& newest);
 
@@ -415,9 +416,10 @@ class Job {
   // Of the world in force.
   TimePoint took_force_{};
   bool is_entered_ = false;  // all its members have ended a step in it
-  // Worlds that were lost, one after the other, before all their members had ended a step.
+  // Worlds that were lost, one after the other, since one has committed something.
   struct InVain {
     std::uint64_t generation = 0;  // of the last one
+    CommitId commit;               // the newest at its end
     int worlds = 0;
   } in_vain_;
 

@@ -67,6 +67,7 @@ CommonCause::Situation Job::situation() const {
   CommonCause::Situation situation;
   situation.world_size = worlds_.in_force().members.size();
   situation.too_few = state_ == JobState::waiting;
+  situation.outlives_world = options_.elastic.keeps_state_in_agents;
   std::string_view last_host;
   for (const auto& member : worlds_.in_force().members) {
     if (std::exchange(last_host, member.host) != member.host) ++situation.world_hosts;

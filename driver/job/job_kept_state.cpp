@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
 #include "driver/job/job.h"
 #include "driver/job/plan.h"
 
 namespace hvd::driver {
 namespace {
 
-// Worlds in a row that were lost before all their members had ended a step.
+// Worlds in a row that were lost before they had committed anything.
 constexpr int kMostWorldsInVain = 3;
 
 }  // namespace
@@ -24,17 +25,29 @@ CommitId Job::newest_kept() const {
   return newest;
 }
 
+// Whether a member may have had a state that no agent has now.
+bool Job::has_lost_agents() const {
+  const auto& members = worlds_.in_force().members;
+  return std::any_of(members.begin(), members.end(), [this](const WorldMember& member) {
+    return !hosts_.is_usable(workers_.of(member.incarnation).host);
+  });
+}
+
 // False: it goes on no more.
 bool Job::goes_on_from_agents() {
   const bool may_go_on = options_.elastic.keeps_state_in_agents && state_ != JobState::ending &&
                          !is_to_suspend() && failures_.state_lost_with().empty();
-  if (!may_go_on) return false;
-  if (std::exchange(in_vain_.generation, worlds_.generation()) != worlds_.generation()) {
-    ++in_vain_.worlds;
-  }
-  if (in_vain_.worlds > kMostWorldsInVain) return false;
-
   const CommitId newest = newest_kept();
+  if (!may_go_on || (newest.none() && has_lost_agents())) return false;
+  if (std::exchange(in_vain_.generation, worlds_.generation()) != worlds_.generation()) {
+    const bool has_committed = std::exchange(in_vain_.commit, newest) < newest;
+    if (has_committed) in_vain_.worlds = 0;
+    if (in_vain_.worlds++ == kMostWorldsInVain) return false;
+    notice(cat("no worker of the world is left: others go on from ",
+               newest.none() ? std::string("the beginning, since nothing was committed")
+                             : cat("commit ", to_text(newest), ", which agents have kept")));
+  }
+
   const auto is_there = [&](MemberStatus as) {
     return std::any_of(workers_.live().begin(), workers_.live().end(), [&](std::size_t index) {
       const JobWorker& one = workers_[index];
@@ -42,8 +55,9 @@ bool Job::goes_on_from_agents() {
       return has_state && one.membership == as && !one.is_to_leave();
     });
   };
-  if (!is_there(MemberStatus::standby) && !is_there(MemberStatus::joining) &&
-      !start_keeper(newest)) {
+  const bool is_needed =
+      !newest.none() && !is_there(MemberStatus::standby) && !is_there(MemberStatus::joining);
+  if (is_needed && !start_keeper(newest)) {
     fall_short(0);  // until a slot has rested
     return true;
   }

@@ -416,7 +416,6 @@ void Job::on(const event::WorldEntered& event) {
   if (event.generation != worlds_.in_force().generation) return;
   if (workers_.index_of(event.slowest) == workers_.size()) return;
   is_entered_ = true;
-  in_vain_ = {};
   // It has recovered from what failed before. A later failure has a cause of its own.
   if (count_members().lost.empty()) failures_.recovered();
   for (const auto& member : worlds_.in_force().members) {

@@ -37,6 +37,7 @@ hvd_test(hvd_base_test
   base/security/trusted_file_test.cpp
   base/security/written_file_test.cpp
   base/wire_test.cpp
+  base/protocol/state_memory_test.cpp
   base/protocol/worker_link_test.cpp
   base/protocol/world_document_test.cpp
   support/watchdog.cpp

@@ -38,6 +38,7 @@ target_link_libraries(hvd_bad_files PRIVATE ${CMAKE_DL_LIBS})
 hvd_test(hvd_takeover_test
   ${e2e}/elastic_job.cpp
   ${e2e}/job_test.cpp
+  ${e2e}/kept_state_test.cpp
   ${e2e}/takeover_test.cpp
   LIBRARIES hvd_test_steps
   LABELS e2e

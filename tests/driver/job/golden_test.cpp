@@ -157,6 +157,8 @@ class GoldenScript {
       *time->second = milliseconds(value);
     } else if (name == "replaces-slow") {
       elastic.replaces_slow = true;
+    } else if (name == "keeps-state") {
+      elastic.keeps_state_in_agents = true;
     } else if (name == "suspends") {
       elastic.suspends_when_all_go = true;
     } else if (name == "list") {
@@ -400,7 +402,10 @@ class GoldenScript {
 
   Event worker_event(const std::string& name, std::istringstream& words) const {
     const auto [where, incarnation] = worker(words);
-    if (name == "launched") return event::Launched{where, incarnation, number(words)};
+    if (name == "launched") {
+      const int pid = number(words);
+      return event::Launched{where, incarnation, pid, rest(words)};
+    }
     if (name == "launch-failed") {
       const int error = number(words);
       return event::LaunchFailed{where, incarnation, error, rest(words)};
@@ -413,8 +418,10 @@ class GoldenScript {
       words >> kind;
       const int value = number(words);
       const bool signal = kind == "signal";
-      return event::Exited{where, incarnation, signal ? 0 : value, signal ? value : 0,
-                           rest(words) == "core"};
+      const std::string more = rest(words);
+      const bool dumped = more == "core";
+      return event::Exited{where, incarnation, signal ? 0 : value, signal ? value : 0, dumped,
+                           false, 0,           dumped ? "" : more};
     }
     if (name == "standby") return event::WorkerReady{where, incarnation};
     if (name == "leave") return event::LeaveRequested{where, incarnation};

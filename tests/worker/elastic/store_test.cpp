@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <gtest/gtest.h>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -101,6 +102,123 @@ TEST(ElasticStore, WhereCommitsAreMarkedThereIsRoomToReceiveOnlyUntilItIsLetGo) 
   EXPECT_TRUE(is_in_memory(store.to_receive().bytes));
   store.let_go();
   EXPECT_EQ(store.to_receive().bytes.size(), 0U);
+}
+
+// ---- in the memory of an agent ----
+
+// Of one worker after the other, which have added the same.
+class KeptByAgent : public ::testing::Test {
+ protected:
+  KeptByAgent() {
+    auto made = StateMemory::make();
+    if (!made.ok()) throw std::runtime_error(made.status().to_string());
+    memory_.emplace(std::move(*made));
+  }
+
+  struct Worker {
+    explicit Worker(const std::vector<std::string>& names = {"weights", "step"},
+                    CommitMode mode = CommitMode::copy)
+        : store(mode), values(names.size()) {
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        EXPECT_TRUE(store.add(names[i], handler_of(values[i])).ok());
+      }
+    }
+    Store store;
+    std::vector<std::string> values;
+  };
+
+  CommitId begin(Worker& worker, std::uint64_t run = 0) {
+    auto memory = StateMemory::open(memory_->duplicate());
+    if (!memory.ok()) throw std::runtime_error(memory.status().to_string());
+    const auto found = worker.store.keep_in(*memory, run);
+    if (!found.ok()) throw std::runtime_error(found.status().to_string());
+    return *found ? (*found)->id : CommitId();
+  }
+  void commit(Worker& worker, const std::string& weights, const CommitId& id) {
+    worker.values[0] = weights;
+    worker.store.keep(id);
+  }
+
+  std::optional<StateMemory> memory_;
+};
+
+TEST_F(KeptByAgent, TheNextWorkerBeginsWithTheNewestCommit) {
+  {
+    Worker first;
+    EXPECT_TRUE(begin(first).none());
+    commit(first, std::string(5'000'000, 'a'), {1, 1, 0});
+    commit(first, std::string(7'000'000, 'b'), {1, 2, 0});
+  }
+  Worker second;
+  EXPECT_EQ(begin(second), (CommitId{1, 2, 0}));
+  EXPECT_EQ(second.store.holds(), (CommitId{1, 2, 0}));
+  EXPECT_EQ(second.store.bytes(), 7'000'000U);
+  EXPECT_EQ(second.values[0], "") << "not loaded yet";
+  second.store.load();
+  EXPECT_EQ(second.values[0], std::string(7'000'000, 'b'));
+  second.store.entered(2, 0);
+  commit(second, "c", second.store.next());
+  Worker third;
+  EXPECT_EQ(begin(third), (CommitId{2, 1, 0}));
+}
+
+TEST_F(KeptByAgent, AWorkerThatIsKilledWhileItCommitsLeavesTheCommitBefore) {
+  Worker first;
+  begin(first);
+  commit(first, "a", {1, 1, 0});
+  commit(first, "b", {1, 2, 0});
+  first.values[0] = "half";
+  first.store.save_own();  // into the other copy, which never gets a number
+  Worker second;
+  EXPECT_EQ(begin(second), (CommitId{1, 2, 0}));
+  second.store.load();
+  EXPECT_EQ(second.values[0], "b");
+}
+
+TEST_F(KeptByAgent, TheStateOfAnotherProgramIsNone) {
+  Worker first;
+  begin(first);
+  commit(first, "a", {1, 1, 0});
+  Worker other({"weights", "optimizer"});
+  EXPECT_TRUE(begin(other).none());
+}
+
+TEST_F(KeptByAgent, TheEndOfARunStaysForOthersUntilTheNextRun) {
+  Worker first;
+  begin(first);
+  commit(first, "end", {1, 9, 0});
+  first.store.forget();
+  EXPECT_TRUE(first.store.holds().none());
+  Worker second;
+  EXPECT_EQ(begin(second), (CommitId{1, 9, 0}));
+  Worker later;
+  EXPECT_TRUE(begin(later, 1).none()) << "the state of an earlier run";
+}
+
+TEST_F(KeptByAgent, TheStateOfALaterRunWaitsForIt) {
+  Worker first;
+  begin(first, 1);
+  commit(first, "second run", {1, 1, 1});
+  Worker second;
+  EXPECT_TRUE(begin(second, 0).none());
+  commit(second, "of the first run", {2, 1, 0});
+  Worker third;
+  EXPECT_EQ(begin(third, 1), (CommitId{1, 1, 1}));
+}
+
+TEST_F(KeptByAgent, MemoryThatIsGivenBackHasWhatWasKept) {
+  Worker first;
+  begin(first);
+  commit(first, "a", {1, 1, 0});
+  EXPECT_TRUE(first.store.leave_memory());
+  EXPECT_TRUE(first.store.holds().none());
+  Worker second;
+  EXPECT_EQ(begin(second), (CommitId{1, 1, 0}));
+}
+
+TEST_F(KeptByAgent, AStateWithoutCopiesIsNotKept) {
+  Worker marked({"weights"}, CommitMode::mark);
+  EXPECT_EQ(marked.store.keep_in(*memory_, 0).status().code(), Code::invalid_argument);
 }
 
 TEST(ElasticState, RefusesNamesTwiceAndHandlersThatLackSomething) {
