@@ -172,7 +172,7 @@ class Supervisor {
   pid_t next_driver_ = 0;    // the process that has sent the link's messenger
   std::uint64_t output_in_flight_ = 0;          // when the link has ended: bytes that may be lost
   std::set<agent_link::Incarnation> launched_;  // ever, if workers are held
-  std::string commit_mark_;                     // while there is no driver; empty: none was made
+  std::string commit_mark_;                     // made without a driver; empty: none was
   bool link_reader_gone_ = false;
   TimePoint last_turn_;
   bool saw_lease_end_ = false;

@@ -74,7 +74,7 @@ Status Supervisor::resume(const agent_link::Hello& hello) {
   ready_.was_held = true;
   link_.send_first(ready_.encode());
   if (!commit_mark_.empty()) {
-    link_.send(agent_link::CommitMark{std::exchange(commit_mark_, {})}.encode());
+    link_.send(agent_link::CommitMark{commit_mark_}.encode());
   }
   link_.repeat_reports();
 
@@ -134,11 +134,12 @@ void Supervisor::on_reliever() {
   phase_ = Phase::over;
 }
 
-// A mark that comes while there is a driver was made before the worker has heard of that.
+// A mark that comes while there is a driver was made before the worker has heard of that. That
+// driver may die before it has kept it, and the worker may be gone then: so each driver hears it.
 void Supervisor::on_commit_mark(std::string commit) {
   const auto told = commit_id_from_text(commit);
   if (!told.ok()) return problem(cat("a worker's commit has no number: ", told.status().message()));
-  if (phase_ == Phase::serving) return link_.send(agent_link::CommitMark{commit}.encode());
+  if (phase_ == Phase::serving) link_.send(agent_link::CommitMark{commit}.encode());
   const auto newest = commit_id_from_text(commit_mark_);
   if (!newest.ok() || *newest < *told) commit_mark_ = std::move(commit);
 }

@@ -25,7 +25,9 @@ constexpr milliseconds kLooksAgain{20};
 void SimulatedCluster::record(const Event& event, const std::vector<driver::Action>& actions) {
   if (climate_.driver_dies + climate_.driver_dies_in_step == 0) return;
   steps_.push_back({event, time_.now(), actions.size()});
-  if (driver::has_effect(actions)) kept_ = steps_.size();
+  if (!driver::has_effect(actions)) return;
+  kept_ = steps_.size();
+  kept_mark_ = workers_.mark();
 }
 
 // The messages of a dead driver arrive or not; none arrives once another one is there.
@@ -115,7 +117,7 @@ void SimulatedCluster::relive() {
   }
   kept_ = steps_.size();
   if (to_void) perform(action::VoidCommits{*to_void});
-  workers_.driver_came(mark, job_->world());
+  workers_.driver_came(std::max(mark, kept_mark_), job_->world());
   in_force_ = job_->world().generation;
   history_.tell(
       cat(time_.passed().count(), " ms: driver ", driver_, " goes on with generation ", in_force_));
@@ -165,8 +167,6 @@ void SimulatedCluster::agent_found(HostIndex host) {
   if (options_.heartbeat_timeout.count() != 0) machine.lease_ends = kNever;
   const auto goes_on = [&] { return driver_ == driver && !driver_is_dead_ && !session.gone; };
   if (takeover_->was_ready(host)) {
-    to_driver(event::Heard{host});
-    if (!goes_on()) return;
     std::optional<WorldDocument> proposed = takeover_->proposed();
     if (proposed && proposed->generation <= job_->world().generation) proposed.reset();
     workers_.found_driver(host, job_->world(), proposed);
@@ -175,6 +175,7 @@ void SimulatedCluster::agent_found(HostIndex host) {
       std::visit([this](const auto& asked) { perform(asked); }, action);
     }
     repeats_ = false;
+    to_driver(event::Heard{host});
   } else {
     to_driver(event::AgentReady{host, {0, machine.slots}});
   }

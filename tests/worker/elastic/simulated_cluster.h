@@ -254,6 +254,7 @@ class SimulatedCluster : private Surroundings {
   };
   std::vector<Recorded> steps_;
   std::size_t kept_ = 0;
+  CommitId kept_mark_;        // likewise
   std::uint64_t driver_ = 1;  // the epoch
   bool driver_is_dead_ = false;
   std::optional<driver::Takeover> takeover_;

@@ -204,7 +204,6 @@ void SimulatedWorkers::found_driver(HostIndex host, const WorldDocument& effecti
                                     const std::optional<WorldDocument>& proposed) {
   if (const auto kept = agent_marks_.find(host); kept != agent_marks_.end()) {
     raise_mark(kept->second);
-    agent_marks_.erase(kept);
   }
   if (climate_.plain) return;
   for (const auto& process : processes_) {

@@ -124,9 +124,11 @@ class SimulatedWorkers {
   // Another driver goes on: its rendezvous knows of no mark but this, `effective` is in force, and
   // agents will tell that when they are found.
   void driver_came(CommitId mark, const WorldDocument& effective);
-  // The agent of this host has found that driver. It hands over its mark, and hears these worlds.
+  // The agent of this host has found that driver. It says its mark, and hears these worlds.
   void found_driver(driver::HostIndex host, const WorldDocument& effective,
                     const std::optional<WorldDocument>& proposed);
+  // In the rendezvous.
+  CommitId mark() const { return mark_; }
   // The driver writes the mark.
   void void_commits(std::uint64_t generation);
   // Nothing goes wrong any more.
@@ -347,8 +349,8 @@ class SimulatedWorkers {
   // In the rendezvous.
   CommitId mark_;
   std::uint64_t mark_version_ = 0;
-  std::map<driver::HostIndex, CommitId> agent_marks_;
   std::map<driver::HostIndex, std::vector<Kept>> agent_memory_;  // that no worker has
+  std::map<driver::HostIndex, CommitId> agent_marks_;  // made without a driver
 };
 
 }  // namespace hvd
