@@ -26,7 +26,10 @@ void Hosts::move(HostIndex index, HostState to) {
   ++counts_[static_cast<std::size_t>(to)];
   host.state = to;
 
-  if (to == HostState::dropping || to == HostState::gone) heartbeats_.forget(index);
+  if (to == HostState::dropping || to == HostState::gone) {
+    heartbeats_.forget(index);
+    sought_.erase(index);
+  }
   if (to != HostState::gone) return;
   host.deadline = kNever;
   present_.erase(index);
@@ -49,9 +52,18 @@ bool Hosts::is_usable(HostIndex host) const {
   return one.state == HostState::ready && !one.address.empty() && !one.leaves;
 }
 
+void Hosts::seek_all() {
+  for (const HostIndex host : present_) {
+    const HostState state = all_[host].state;
+    if (state == HostState::ready || state == HostState::closing) sought_.insert(host);
+  }
+}
+
 TimePoint Hosts::next_deadline() const {
   TimePoint next = heartbeats_.next_look();
-  for (const HostIndex host : present_) next = std::min(next, all_[host].deadline);
+  for (const HostIndex host : present_) {
+    if (!is_sought(host)) next = std::min(next, all_[host].deadline);
+  }
   return next;
 }
 

@@ -61,6 +61,13 @@ class Hosts {
   // Workers can be started there.
   bool is_usable(HostIndex host) const;
 
+  // Another driver goes on, and looks for the agents that are there: for all of these hosts.
+  void seek_all();
+  // True: this one was looked for.
+  bool find(HostIndex host) { return sought_.erase(host) != 0; }
+  bool is_sought(HostIndex host) const { return sought_.contains(host); }
+  bool are_any_sought() const { return !sought_.empty(); }
+
   TimePoint next_deadline() const;
   std::vector<std::string> names() const;
 
@@ -71,6 +78,7 @@ class Hosts {
   std::vector<JobHost> all_;
   std::set<HostIndex> present_;
   std::map<std::string, HostIndex> current_;
+  std::set<HostIndex> sought_;
   std::array<std::size_t, kHostStates> counts_{};
   Heartbeats heartbeats_;
 };

@@ -39,6 +39,13 @@ class InitWatch {
     return Due::report;
   }
 
+  // So much time does not count.
+  void extend(Duration time) {
+    if (since_ == kNever) return;
+    since_ += time;
+    report_at_ += time;
+  }
+
   bool is_waiting() const { return since_ != kNever; }
   // When it has taken too long; kNever: it never does, or nobody waits.
   TimePoint over_at() const {

@@ -71,9 +71,11 @@ std::vector<Action> Job::step(const Event& event, TimePoint now) {
 
 TimePoint Job::next_deadline() const {
   if (state_ == JobState::finished) return kNever;
-  const TimePoint next =
-      std::min({deadlines_.state, deadlines_.decision, deadlines_.entry, suspension_.deadline(),
-                init_watch_.next_look(), hosts_.next_deadline(), workers_.next_deadline()});
+  TimePoint next = std::min(deadlines_.decision, hosts_.next_deadline());
+  if (!hosts_.are_any_sought()) {
+    next = std::min({next, deadlines_.state, deadlines_.entry, suspension_.deadline(),
+                     init_watch_.next_look(), workers_.next_deadline()});
+  }
   const TimePoint own = stop_has_begun() ? next : std::min(next, deadlines_.rest);
   return std::min(time_.on_clock(own), time_.next_look());
 }

@@ -357,6 +357,7 @@ class Job {
   void on(const event::Resumed& event);
   void on(const event::TakenOver& event);
   void form_once_more();
+  void end_search();
   void on(const event::Tick&);
   void on_hold_up(Duration time);
   void on_state_deadline();
@@ -412,7 +413,8 @@ class Job {
   JobState state_ = JobState::planned;
   JobTime time_;
   TimePoint begun_{};
-  TimePoint last_done_ = kNever;  // when a worker was done last, while the job ends
+  TimePoint last_done_ = kNever;     // when a worker was done last, while the job ends
+  TimePoint sought_since_ = kNever;  // when this driver began to look for the agents
   // Of the world in force.
   TimePoint took_force_{};
   bool is_entered_ = false;  // all its members have ended a step in it

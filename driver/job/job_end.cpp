@@ -197,6 +197,8 @@ void Job::on(const event::Resumed& event) { hosts_.heartbeats().held_up(event.st
 void Job::on(const event::Tick& /*event*/) {
   on_host_deadlines();
   on_silence();
+  // Nothing else is judged before all agents have said what happened without a driver.
+  if (hosts_.are_any_sought()) return;
   on_worker_deadlines();
   on_init_watch();
   on_state_deadline();
@@ -249,6 +251,7 @@ void Job::settle() {
     return;
   }
 
+  end_search();
   if (!policy_.discovers_hosts) settle_list();
   init_watch_.set_waiting(joined_.anybody && !workers_.absent().empty() && runs(), now_);
   if (deadlines_.rest <= now_) decide_within(kAtOnce);  // a host has rested

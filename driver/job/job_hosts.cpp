@@ -293,6 +293,11 @@ void Job::lose_workers(HostIndex host, const std::string& how) {
 // ---- silence and deadlines ----
 
 void Job::on(const event::Heard& event) {
+  if (hosts_.find(event.host)) {
+    JobHost& host = hosts_[event.host];
+    if (host.deadline != kNever) host.deadline += now_ - sought_since_;
+    say(cat("the agent of host ", host.name, " is found again"));
+  }
   if (hosts_.heartbeats().hear(event.host, now_)) say_heard(event.host);
 }
 
@@ -343,7 +348,7 @@ void Job::on_host_deadlines() {
   std::vector<HostIndex> unstarted;
   for (const HostIndex index : std::set<HostIndex>(hosts_.present())) {
     JobHost& host = hosts_[index];
-    if (host.deadline > now_) continue;
+    if (host.deadline > now_ || hosts_.is_sought(index)) continue;
     host.deadline = kNever;
 
     switch (host.state) {

@@ -233,14 +233,18 @@ std::vector<std::string> Job::worker_parts(TimePoint now) const {
 }
 
 std::vector<std::string> Job::agent_parts(TimePoint now) const {
+  std::vector<std::string> sought;
   std::vector<std::string> closing;
   std::vector<std::string> dropping;
   TimePoint close_deadline = kNever;
   TimePoint drop_deadline = kNever;
   // Nobody waits for the agent of a host that a list does not need.
   const bool shows_closing = policy_.discovers_hosts || state_ == JobState::closing;
-  for (const auto& host : hosts_.all()) {
-    if (host.state == HostState::closing && shows_closing) {
+  for (HostIndex index = 0; index < hosts_.size(); ++index) {
+    const JobHost& host = hosts_[index];
+    if (hosts_.is_sought(index)) {
+      sought.push_back(host.name);
+    } else if (host.state == HostState::closing && shows_closing) {
       closing.push_back(host.name);
       close_deadline = std::min(close_deadline, host.deadline);
     } else if (host.state == HostState::dropping) {
@@ -253,6 +257,7 @@ std::vector<std::string> Job::agent_parts(TimePoint now) const {
     return cat(names.size() == 1 ? "the agent on " : "the agents on ", names_text(names));
   };
   std::vector<std::string> parts;
+  if (!sought.empty()) parts.push_back(cat(agents(sought), " to be found again"));
   if (!closing.empty()) {
     parts.push_back(cat(agents(closing), " to clean up and leave", left_text(close_deadline, now)));
   }

@@ -144,7 +144,9 @@ TimePoint Job::commit_is_told_by(const JobWorker& one,
   const bool may_be_told =
       state_ == JobState::ending || one.membership == MemberStatus::completed ||
       !std::binary_search(in_all_proposed.begin(), in_all_proposed.end(), one.member.incarnation);
-  return may_be_told ? one.left_at + options_.elastic.leave_gather : one.left_at;
+  if (!may_be_told) return one.left_at;
+  // An agent that is still to be found may know of it.
+  return hosts_.are_any_sought() ? kNever : one.left_at + options_.elastic.leave_gather;
 }
 
 // A worker that left counts as lost if no commit is told of in time.
@@ -171,7 +173,7 @@ void Job::reform() {
 // with them, for which they wait in vain.
 bool Job::others_wait_for_the_done() {
   if (suspension_.is_finished()) return false;
-  if (state_ != JobState::ending || last_done_ == kNever) return false;
+  if (state_ != JobState::ending || last_done_ == kNever || hosts_.are_any_sought()) return false;
   if (now_ < last_done_ + options_.elastic.leave_gather) {
     deadlines_.decision = std::min(deadlines_.decision, last_done_ + options_.elastic.leave_gather);
     return false;
@@ -433,12 +435,29 @@ void Job::on(const event::TakenOver& event) {
   constexpr std::chrono::seconds kMayBeForming{30};
   constexpr std::chrono::seconds kForReports{2};  // each worker reports once a second
   hosts_.heartbeats().held_up(event.without_driver, now_);
+  hosts_.seek_all();
+  if (sought_since_ == kNever) sought_since_ = now_;
   say(cat("driver ", event.epoch, " of the job goes on, ", seconds_text(event.without_driver),
           " after the one before had done its last step"));
   if (is_plain_group()) deadlines_.reports = now_ + options_.start_timeout;
   const bool may_form =
       state_ == JobState::running && !is_entered_ && now_ - took_force_ < kMayBeForming;
   if (may_form && !is_plain_group()) deadlines_.entry = now_ + kForReports;
+}
+
+// The agents say only now what they and their workers have done since the driver before has died.
+// So the time of the search does not count for limits that this may keep, nor the moment in which
+// that is read.
+void Job::end_search() {
+  if (sought_since_ == kNever || hosts_.are_any_sought()) return;
+  const Duration time = now_ - std::exchange(sought_since_, kNever) + options_.pace;
+  workers_.extend_deadlines(time);
+  init_watch_.extend(time);
+  suspension_.extend_deadline(time);
+  for (TimePoint* const until : {&deadlines_.state, &deadlines_.entry, &last_done_}) {
+    if (*until != kNever) *until += time;
+  }
+  decide_within(options_.pace);
 }
 
 void Job::form_once_more() {

@@ -33,6 +33,9 @@ class Suspension {
   // Every member has left at the commit, or is about to.
   void finish();
   void stop_waiting() { deadline_ = kNever; }
+  void extend_deadline(Duration time) {
+    if (deadline_ != kNever) deadline_ += time;
+  }
 
   bool has_begun() const { return signal_ != 0; }
   bool is_finished() const { return is_finished_; }

@@ -61,6 +61,16 @@ TimePoint Workers::next_deadline() const {
   return deadlines_.empty() ? kNever : deadlines_.begin()->first;
 }
 
+void Workers::extend_deadlines(Duration time) {
+  for (std::size_t index = 0; index < all_.size(); ++index) {
+    JobWorker& worker = all_[index];
+    for (TimePoint* const until : {&worker.left_at, &worker.launch_by, &worker.leave_by}) {
+      if (*until != kNever) *until += time;
+    }
+    if (worker.deadline != kNever) set_deadline(index, worker.deadline + time);
+  }
+}
+
 std::optional<std::size_t> Workers::take_overdue(TimePoint now) {
   if (next_deadline() > now) return std::nullopt;
   const std::size_t index = deadlines_.begin()->second;

@@ -103,6 +103,8 @@ class Workers {
   // For a worker that is not removed.
   void renew_deadline(std::size_t worker);
   TimePoint next_deadline() const;
+  // So much time counts for none of the waits.
+  void extend_deadlines(Duration time);
   // A worker whose deadline is over; the deadline is taken away.
   std::optional<std::size_t> take_overdue(TimePoint now);
 

@@ -142,6 +142,7 @@ void JobRunner::after_step(const Event& event, const std::vector<Action>& action
   work_.on_event(event);
   for (const auto& action : actions) {
     HVD_LOG(debug, "job: " << to_text(action, loop_.job().host_names()));
+    if (takeover_ && takeover_->defer(action)) continue;
     std::visit([this](const auto& value) { perform(value); }, action);
   }
 }

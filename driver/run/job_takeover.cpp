@@ -94,7 +94,6 @@ void JobRunner::on_agent_found(HostIndex host, const event::AgentReady& event) {
     return session.drop();
   }
 
-  handle(event::Heard{host});
   if (const auto known = takeover_->address(host)) {
     // take_over() listens there.
     if (const auto where = rendezvous::parse_bind_address(known->rendezvous); where.ok()) {
@@ -105,6 +104,7 @@ void JobRunner::on_agent_found(HostIndex host, const event::AgentReady& event) {
   for (const auto& action : takeover_->unanswered(host)) {
     std::visit([this](const auto& asked) { perform(asked); }, action);
   }
+  handle(event::Heard{host});
 }
 
 void JobRunner::on_commit_mark(const std::string& commit) {

@@ -146,6 +146,14 @@ std::optional<event::AddressFound> Takeover::address(HostIndex host) const {
   return past == pasts_.end() ? std::nullopt : past->second.address;
 }
 
+bool Takeover::defer(const Action& action) {
+  const auto host = host_of(action);
+  const bool gives_up = std::holds_alternative<action::DropAgent>(action);
+  if (!host || gives_up || !looks_for(*host) || !was_ready(*host)) return false;
+  ask(action);
+  return true;
+}
+
 std::vector<Action> Takeover::unanswered(HostIndex host) const {
   const auto past = pasts_.find(host);
   return past == pasts_.end() ? std::vector<Action>() : past->second.unanswered;

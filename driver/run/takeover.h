@@ -48,7 +48,11 @@ class Takeover {
   bool was_ready(HostIndex host) const;
   // Nothing: the job has not heard it yet.
   std::optional<event::AddressFound> address(HostIndex host) const;
-  // What was asked of its agent, or for its sake, and was not answered: to be done once more.
+  // An action of this driver for an agent that is looked for waits until it is found. True: it
+  // does.
+  bool defer(const Action& action);
+  // What was asked of its agent, or for its sake, and was not answered, or waits: to be done when
+  // it is found.
   std::vector<Action> unanswered(HostIndex host) const;
   // The job has had this report of an agent, or of the workers, which comes again.
   bool is_known(const Event& event) const;

@@ -1,6 +1,7 @@
 #include "tests/driver/job/elastic_rules.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 
@@ -16,12 +17,16 @@ void ElasticRules::before(const Event& event, TimePoint now) {
   if (finish_) wrong("an event after the end");
   if (std::holds_alternative<event::TakenOver>(event)) {
     hold_ups_.took_over(now);
+    begin_search();
   } else {
     hold_ups_.look(now);
   }
   answers_a_tick_ = std::holds_alternative<event::Tick>(event);
   before_ = job_.state();
-  if (std::holds_alternative<event::Heard>(event)) return;
+  if (const auto* const heard = std::get_if<event::Heard>(&event)) {
+    sought_.erase(heard->host);
+    return;
+  }
   in_force_ = job_.world();
   committed_ = {};
   std::visit([this](const auto& value) { note(value); }, event);
@@ -103,7 +108,15 @@ void ElasticRules::note(const event::ScaleRequested& event) {
       event.size >= limits.least && (limits.most == 0 || event.size <= limits.most);
 }
 
+void ElasticRules::begin_search() {
+  for (const auto& [host, session] : sessions_) {
+    if (session.ready && !session.over && !session.dropped) sought_.insert(host);
+  }
+  sought_since_ = std::min(sought_since_, hold_ups_.own());
+}
+
 void ElasticRules::end_session(HostIndex host) {
+  sought_.erase(host);
   sessions_[host].over = true;
   for (auto& [incarnation, worker] : workers_) {
     if (worker.host == host) worker.ended = true;
@@ -266,7 +279,11 @@ void ElasticRules::check(const action::PublishWorld& action) {
       wrong(wrong_order);
     }
   }
-  if (world.state == WorldState::effective) in_force_ = world;
+  // What follows in this step is planned against it, and no longer against a commit before it.
+  if (world.state == WorldState::effective) {
+    in_force_ = world;
+    committed_ = {};
+  }
   if (world.state == WorldState::proposed && somebody_is_done_ && before_ == JobState::ending) {
     wrong("a world is proposed while the job ends");
   }
@@ -353,7 +370,8 @@ void ElasticRules::check(const action::ShutDownAgent& action) {
 }
 
 void ElasticRules::check(const action::DropAgent& action) {
-  sessions_[action.host].told_to_go = true;
+  sessions_[action.host].told_to_go = sessions_[action.host].dropped = true;
+  sought_.erase(action.host);
   for (auto& [incarnation, worker] : workers_) {
     if (worker.host == action.host) worker.ended = true;
   }
@@ -427,12 +445,20 @@ void ElasticRules::check(const action::Finish& action) {
 void ElasticRules::check_suspension(TimePoint clock, bool in_detail) {
   const TimePoint now = hold_ups_.own();
   const JobState state = job_.state();
-  if (!suspension_.is_wanted) return;
+  if (!suspension_.is_wanted) {
+    if (sought_.empty()) sought_since_ = kNever;
+    return;
+  }
   if (std::exchange(suspension_.must_stop, false) && state < JobState::stopping) {
     wrong("it was asked to stop and does not");
   }
   if (!std::exchange(suspension_.began, true)) {
     suspension_.by = now + options_.elastic.leave_grace + options_.stop_margin;
+  }
+  // The commit may have been made, and those who can tell of it were not found yet.
+  if (!sought_.empty()) return;
+  if (sought_since_ != kNever) {
+    suspension_.by += now - std::exchange(sought_since_, kNever) + options_.pace;
   }
   if (now >= suspension_.by) suspension_.may_be_stopped = true;
   if (state != JobState::running && state != JobState::waiting) return;

@@ -66,6 +66,7 @@ class ElasticRules {
     bool ready = false;
     bool over = false;
     bool told_to_go = false;
+    bool dropped = false;
     std::string address;
   };
 
@@ -87,6 +88,7 @@ class ElasticRules {
   void note(const event::ScaleRequested& event);
   template <typename Other>
   void note(const Other& /*event*/) {}
+  void begin_search();
   void end_session(HostIndex host);
   void end_worker(Incarnation incarnation);
   void fail_worker(Incarnation incarnation);
@@ -118,6 +120,8 @@ class ElasticRules {
   HoldUps hold_ups_;
   bool answers_a_tick_ = false;
   std::map<HostIndex, HostSession> sessions_;
+  std::set<HostIndex> sought_;  // a driver looks for their agents, which another one had
+  TimePoint sought_since_ = kNever;
   std::map<Incarnation, Worker> workers_;
   std::map<std::string, int> failures_;        // by place, of workers that nobody had told to end
   std::set<std::string> failed_since_scaled_;  // since the last request for a size was granted

@@ -178,6 +178,25 @@ TEST(Takeover, LooksForAnAgentUntilItIsFoundOrGivenUp) {
   EXPECT_FALSE(takeover.looks_for(7));
 }
 
+// Its agent would not hear it before.
+TEST(Takeover, WhatIsDecidedForAnAgentWaitsUntilItIsFound) {
+  const action::StopWorkers stop{0, 1, std::chrono::milliseconds(5), "why"};
+  const action::KillWorkers kill{0, 1};
+  Takeover takeover;
+  takeover.relive(event::Begin{}, {action::StartAgent{0}, action::StartAgent{1}});
+  takeover.relive(event::AgentReady{0, {}}, {stop});
+  EXPECT_TRUE(takeover.defer(kill));
+  EXPECT_FALSE(takeover.defer(action::DropAgent{0})) << "nobody waits for it any more";
+  EXPECT_FALSE(takeover.defer(action::DropAgent{1}));
+  EXPECT_FALSE(takeover.defer(action::StartAgent{2}));
+  EXPECT_FALSE(takeover.defer(action::Say{}));
+  const std::vector<std::string> both{to_text(stop, {"a"}), to_text(kill, {"a"})};
+  EXPECT_EQ(unanswered_texts(takeover), both);
+  takeover.ends_looking_for(0);
+  EXPECT_FALSE(takeover.defer(kill));
+  EXPECT_EQ(unanswered_texts(takeover), both);
+}
+
 // All that the agent has said comes again, and the job is to hear of each once.
 TEST(Takeover, KnowsTheReportsThatTheJobHasHad) {
   const std::vector<Event> reports{

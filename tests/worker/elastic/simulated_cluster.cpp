@@ -202,6 +202,7 @@ void SimulatedCluster::step(const Event& event) {
   const auto done = static_cast<std::size_t>(
       dies ? dice_.below(static_cast<int>(actions.size()) + 1) : static_cast<int>(actions.size()));
   for (std::size_t i = 0; i < done; ++i) {
+    if (takeover_ && takeover_->defer(actions[i])) continue;
     std::visit([this](const auto& value) { perform(value); }, actions[i]);
   }
   if (dies) return lose_driver();
