@@ -120,7 +120,8 @@ void JobRunner::perform(const action::DropAgent& action) {
     hosts_.at(action.host).session->drop();
   } else {
     agents_.give_up(action.host);
-    handle(event::AgentGone{action.host, "was given up before it was connected"});
+    const event::AgentGone gone{action.host, "was given up before it was connected"};
+    if (const auto told = after_takeover(gone)) handle(*told);
   }
 }
 

@@ -92,6 +92,7 @@ class JobRunner {
   void recall(const Action& action);
   void send_worlds(HostIndex host);
   void find_agent(HostIndex host);
+  void give_up_agent(HostIndex host);
   // The host's agent is here.
   void on_agent_found(HostIndex host, const event::AgentReady& event);
   // As Takeover::told(); an agent that was looked for is taken up.

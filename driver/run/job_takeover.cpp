@@ -66,13 +66,19 @@ Status JobRunner::take_over() {
 }
 
 void JobRunner::find_agent(HostIndex host) {
+  // Nothing was started there, and the job waits only to hear that it is given up.
+  const bool is_given_up = loop_.job().hosts()[host].state == HostState::dropping;
+  if (is_given_up && !takeover_->was_ready(host)) return give_up_agent(host);
   auto& limit = find_limits_[host] = std::make_unique<OwnTimer>(context_.io);
   limit->begin(context_.spec.start_timeout, [this, host] {
-    if (!takeover_->looks_for(host)) return;
-    perform(action::DropAgent{host});
-    if (!hosts_.at(host).session) agents_.agent_ended(host);
+    if (takeover_->looks_for(host)) give_up_agent(host);
   });
   agents_.start(host);
+}
+
+void JobRunner::give_up_agent(HostIndex host) {
+  perform(action::DropAgent{host});
+  if (!hosts_.at(host).session) agents_.agent_ended(host);
 }
 
 std::optional<Event> JobRunner::after_takeover(const Event& event) {

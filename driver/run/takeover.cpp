@@ -122,8 +122,11 @@ void Takeover::ask(const Action& action) {
 }
 
 void Takeover::publish(const WorldDocument& world) {
-  const bool is_proposed = world.state == WorldState::proposed;
-  proposed_ = is_proposed ? std::optional(world) : std::nullopt;
+  if (world.state == WorldState::proposed) {
+    proposed_ = world;
+  } else if (proposed_ && proposed_->generation <= world.generation) {
+    proposed_.reset();  // a commit may also take an older one into force than is proposed by then
+  }
 }
 
 std::vector<HostIndex> Takeover::hosts() const { return {looked_for_.begin(), looked_for_.end()}; }

@@ -178,6 +178,28 @@ TEST(Takeover, LooksForAnAgentUntilItIsFoundOrGivenUp) {
   EXPECT_FALSE(takeover.looks_for(7));
 }
 
+// A driver hears late of the commit that took a world into force, when it has proposed another one.
+TEST(Takeover, KnowsTheWorldThatIsProposedStill) {
+  const auto world = [](std::uint64_t generation, WorldState state) {
+    WorldDocument world;
+    world.generation = generation;
+    world.state = state;
+    return world;
+  };
+  Takeover takeover;
+  const auto proposed = [&] { return takeover.proposed() ? takeover.proposed()->generation : 0; };
+  takeover.publish(world(2, WorldState::proposed));
+  takeover.publish(world(3, WorldState::proposed));
+  EXPECT_EQ(proposed(), 3U);
+  takeover.publish(world(2, WorldState::effective));
+  EXPECT_EQ(proposed(), 3U);
+  takeover.publish(world(3, WorldState::effective));
+  EXPECT_EQ(proposed(), 0U);
+  takeover.publish(world(4, WorldState::proposed));
+  takeover.publish(world(5, WorldState::effective));
+  EXPECT_EQ(proposed(), 0U) << "a loss has withdrawn it";
+}
+
 // Its agent would not hear it before.
 TEST(Takeover, WhatIsDecidedForAnAgentWaitsUntilItIsFound) {
   const action::StopWorkers stop{0, 1, std::chrono::milliseconds(5), "why"};
