@@ -75,18 +75,19 @@ class VirtualTime {
   std::uint64_t order_ = 0;
 };
 
-// HVD_SIMULATION_SEED=n: that one alone; HVD_SIMULATION_RUNS=n: how many there are;
-// HVD_SIMULATION_AT_MOST=n: no more than so many of those that a test asks for.
+// HVD_SIMULATION_SEED=n: that one alone; HVD_SIMULATION_RUNS=n: how many there are, with the other
+// one from it on; HVD_SIMULATION_AT_MOST=n: no more than so many of those that a test asks for.
 struct Seeds {
   explicit Seeds(long runs) : end(runs) {
     // NOLINTBEGIN(concurrency-mt-unsafe)
-    if (const char* const text = std::getenv("HVD_SIMULATION_RUNS")) end = std::atol(text);
+    const char* const how_many = std::getenv("HVD_SIMULATION_RUNS");
+    if (how_many != nullptr) end = std::atol(how_many);
     if (const char* const text = std::getenv("HVD_SIMULATION_AT_MOST")) {
       end = std::min(end, std::atol(text));
     }
     if (const char* const text = std::getenv("HVD_SIMULATION_SEED")) {
       begin = std::atol(text);
-      end = begin + 1;
+      end = begin + (how_many != nullptr ? end : 1);
     }
     // NOLINTEND(concurrency-mt-unsafe)
   }
