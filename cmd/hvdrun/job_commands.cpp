@@ -280,10 +280,9 @@ Result<std::string> replay_file(const std::string& file) {
     return Status(Code::failed_precondition,
                   cat(printable(file), ": ", difference_text(*replayed)));
   }
-  const char* const end = replayed->is_finished   ? "up to the end of the job"
-                          : replayed->is_abridged ? "up to where events are left out"
-                          : replayed->is_cut_off  ? "up to a line that is cut off"
-                                                  : "and the job goes on";
+  const char* const end = replayed->is_finished  ? "up to the end of the job"
+                          : replayed->is_cut_off ? "up to a line that is cut off"
+                                                 : "and the job goes on";
   return cat("job ", printable(replayed->job_id), ": ", replayed->events, " events and ",
              replayed->actions, " decisions, ", end, "; all decisions agree\n");
 }

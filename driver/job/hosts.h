@@ -68,6 +68,7 @@ class Hosts {
   bool is_sought(HostIndex host) const { return sought_.contains(host); }
   bool are_any_sought() const { return !sought_.empty(); }
 
+  // But for the next look for hosts that are silent.
   TimePoint next_deadline() const;
   std::vector<std::string> names() const;
 

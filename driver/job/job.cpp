@@ -61,22 +61,43 @@ std::vector<Action> Job::step(const Event& event, TimePoint now) {
   if (const auto* const taken = std::get_if<event::TakenOver>(&event)) {
     time_.stopped(taken->without_driver, now);
   }
+  if (std::holds_alternative<event::Quiet>(event)) time_.pass(now);
   const auto held_up = time_.look(now);
+  clock_ = now;
   now_ = time_.own(now);
+  has_judged_ = false;
+  const bool routine = is_routine(event);
+  const std::pair before{state_, init_watch_.is_waiting()};
   if (held_up) on_hold_up(*held_up);
   std::visit([this](const auto& value) { on(value); }, event);
   settle();
+  was_routine_ = routine && actions_.empty() && !hosts_.heartbeats().delaying() &&
+                 before == std::pair{state_, init_watch_.is_waiting()};
   return std::exchange(actions_, {});
 }
 
-TimePoint Job::next_deadline() const {
-  if (state_ == JobState::finished) return kNever;
+// Nothing is due that would change more than the event itself does.
+bool Job::is_routine(const Event& event) const {
+  const bool is_tick = std::holds_alternative<event::Tick>(event);
+  const bool is_word =
+      std::holds_alternative<event::Heard>(event) || std::holds_alternative<event::Unserved>(event);
+  if ((!is_tick && !is_word) || hosts_.heartbeats().delaying()) return false;
+  if (std::min(deadlines_.decision, deadlines_.rest) <= now_) return false;
+  return is_word || next_limit() > now_;
+}
+
+TimePoint Job::next_limit() const {
   TimePoint next = std::min(deadlines_.decision, hosts_.next_deadline());
   if (!hosts_.are_any_sought()) {
     next = std::min({next, deadlines_.state, deadlines_.entry, suspension_.deadline(),
                      init_watch_.next_look(), workers_.next_deadline()});
   }
-  const TimePoint own = stop_has_begun() ? next : std::min(next, deadlines_.rest);
+  return stop_has_begun() ? next : std::min(next, deadlines_.rest);
+}
+
+TimePoint Job::next_deadline() const {
+  if (state_ == JobState::finished) return kNever;
+  const TimePoint own = std::min(next_limit(), hosts_.heartbeats().next_look());
   return std::min(time_.on_clock(own), time_.next_look());
 }
 

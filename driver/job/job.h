@@ -86,6 +86,12 @@ class Job {
   // while this process is held up.
   std::vector<Action> step(const Event& event, TimePoint now);
 
+  // The last step has only noted that an agent lives or that time has passed. Of such steps the
+  // last ones count: of each host, and the last that has_judged().
+  bool was_routine() const { return was_routine_; }
+  // The last step has looked for hosts that are silent.
+  bool has_judged() const { return has_judged_; }
+
   // When a Tick is due; kNever if nothing has a deadline, and hold-ups are not looked for.
   TimePoint next_deadline() const;
   // The events that the job waits for, in words for a person, of bounded length; empty only when it
@@ -150,6 +156,7 @@ class Job {
   void on(const event::AgentBroken& event);
   void on(const event::Heard& event);
   void on(const event::Unserved& event);
+  void on(const event::Quiet& event);
   void hear_capacity(HostIndex host, const Capacity& capacity);
   void start_agent(HostIndex host);
   void start_agents();
@@ -393,6 +400,9 @@ class Job {
   std::string change_text(const WorldDocument& next) const;
 
   void move(JobState to);
+  bool is_routine(const Event& event) const;
+  // When something is due but the look for hosts that are silent.
+  TimePoint next_limit() const;
   bool stop_has_begun() const { return state_ >= JobState::stopping; }
   bool runs() const {
     return state_ == JobState::running || state_ == JobState::waiting || state_ == JobState::ending;
@@ -472,9 +482,12 @@ class Job {
   } outcome_;
 
   // The step under way.
+  TimePoint clock_{};
   TimePoint now_{};  // in the job's own time, as all that is kept of it
+  bool has_judged_ = false;
   std::vector<Action> actions_;
   std::vector<std::size_t> launches_;  // decided, and said when the worlds are
+  bool was_routine_ = false;           // the last one
 };
 
 }  // namespace hvd::driver

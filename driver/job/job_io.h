@@ -217,6 +217,18 @@ struct TakenOver {
   std::uint64_t epoch = 0;  // of this driver; the first one has 1
   Duration without_driver{};
 };
+// A stretch in which agents were heard and time has passed, and nothing else, as one event. Only
+// journals have it (driver/journal/journal.h): a job that goes through it again is then as after
+// all events of the stretch.
+struct Quiet {
+  struct Word {
+    HostIndex host = 0;
+    Duration ago{};  // before the end of the stretch
+  };
+  std::vector<Word> heard;  // the last Heard of each host
+  std::vector<Word> unserved;
+  bool judged = false;  // it ends with a look for hosts that are silent
+};
 // Time has passed; due at next_deadline() and harmless at any time. All links were looked at
 // before: an agent of which neither Heard nor Unserved was told has nothing unread and was asked in
 // time.
@@ -224,14 +236,16 @@ struct Tick {};
 
 }  // namespace event
 
-using Event = std::variant<
-    event::Begin, event::HostProgress, event::AgentReady, event::HostFailed, event::AddressesChosen,
-    event::Heard, event::Unserved, event::AgentGone, event::AgentBroken, event::Launched,
-    event::LaunchFailed, event::Initialised, event::Done, event::Exited, event::HostsFound,
-    event::DiscoveryFailed, event::AddressFound, event::HostLeaves, event::WorkerReady,
-    event::LeaveRequested, event::WorkerLeft, event::Described, event::Committed, event::Saving,
-    event::WorldEntered, event::FoundSlow, event::StopRequested, event::SuspendRequested,
-    event::DrainRequested, event::ScaleRequested, event::Resumed, event::TakenOver, event::Tick>;
+using Event =
+    std::variant<event::Begin, event::HostProgress, event::AgentReady, event::HostFailed,
+                 event::AddressesChosen, event::Heard, event::Unserved, event::AgentGone,
+                 event::AgentBroken, event::Launched, event::LaunchFailed, event::Initialised,
+                 event::Done, event::Exited, event::HostsFound, event::DiscoveryFailed,
+                 event::AddressFound, event::HostLeaves, event::WorkerReady, event::LeaveRequested,
+                 event::WorkerLeft, event::Described, event::Committed, event::Saving,
+                 event::WorldEntered, event::FoundSlow, event::StopRequested,
+                 event::SuspendRequested, event::DrainRequested, event::ScaleRequested,
+                 event::Resumed, event::TakenOver, event::Quiet, event::Tick>;
 
 // The first thing that went wrong. `rank` is -1 if it was a host and no single worker; `host` is
 // empty if it was none of them.

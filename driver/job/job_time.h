@@ -25,6 +25,8 @@ class JobTime {
 
   // How long the process was held up until now, if it was.
   std::optional<Duration> look(TimePoint now);
+  // It was looked at in time until now.
+  void pass(TimePoint now) { looked_ = now; }
   // The process had stopped itself (Ctrl-Z), and goes on; to be told before the next look.
   void stopped(Duration time, TimePoint now);
 

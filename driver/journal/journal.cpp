@@ -57,7 +57,8 @@ Result<std::uint64_t> size_of_whole_lines(const std::string& file) {
 bool is_quiet(const Event& event, const std::vector<Action>& actions) {
   return actions.empty() && (std::holds_alternative<event::Tick>(event) ||
                              std::holds_alternative<event::Heard>(event) ||
-                             std::holds_alternative<event::Unserved>(event));
+                             std::holds_alternative<event::Unserved>(event) ||
+                             std::holds_alternative<event::Quiet>(event));
 }
 
 std::string journal_head(const JobIdentity& job, const JobStart& start) {
@@ -86,8 +87,46 @@ std::string journal_line(const Event& event, const std::vector<Action>& actions,
   return line_of(json);
 }
 
-std::string journal_line_of_abridgement(std::chrono::system_clock::time_point wall_time) {
-  return line_of({{"abridged", true}, {"at", utc_text(wall_time)}});
+void JournalLines::add_to_stretch(const Event& event, bool has_judged, TimePoint now) {
+  since_.end = now;
+  if (const auto* const heard = std::get_if<event::Heard>(&event)) since_.heard[heard->host] = now;
+  if (const auto* const unserved = std::get_if<event::Unserved>(&event)) {
+    since_.unserved[unserved->host] = now;
+  }
+  if (!has_judged) return;
+
+  // The newer ones stand for the older ones.
+  since_.heard.merge(judged_.heard);
+  since_.unserved.merge(judged_.unserved);
+  judged_ = std::exchange(since_, {});
+}
+
+std::string JournalLines::rest() {
+  std::string lines;
+  for (Stretch* const stretch : {&judged_, &since_}) {
+    const auto [heard, unserved, end] = std::exchange(*stretch, {});
+    if (!end) continue;
+    event::Quiet quiet;
+    for (const auto& [host, at] : heard) quiet.heard.push_back({host, *end - at});
+    for (const auto& [host, at] : unserved) quiet.unserved.push_back({host, *end - at});
+    quiet.judged = stretch == &judged_;
+    lines += journal_line(quiet, {}, {}, *end, {});
+  }
+  return lines;
+}
+
+std::string JournalLines::step(const Event& event, const std::vector<Action>& actions,
+                               const Job& job, TimePoint now,
+                               std::chrono::system_clock::time_point wall_time) {
+  if (!job.was_routine()) {
+    written_ = now;
+    return rest() + journal_line(event, actions, job.hosts(), now, wall_time);
+  }
+  add_to_stretch(event, job.has_judged(), now);
+  // Not between a look for silent hosts and what was heard before it.
+  if (!job.has_judged() || now - written_ < kMark) return {};
+  written_ = now;
+  return journal_line(event::Quiet{}, {}, {}, now, {});
 }
 
 // What the thread writes to.
@@ -132,13 +171,13 @@ struct Journal::File {
   std::uint64_t lines = 0;
 };
 
-Journal::Journal(std::string file, JournalLimits limits, UniqueFd fd)
+Journal::Journal(std::string file, std::uint64_t most, UniqueFd fd)
     : file_(std::move(file)),
-      limits_(limits),
+      most_(most),
       to_(std::make_shared<File>(file_, std::move(fd))),
       thread_(std::make_unique<Background>(kPatience)) {}
 
-Result<Journal> Journal::create(const std::string& file, JournalLimits limits) {
+Result<Journal> Journal::create(const std::string& file, std::uint64_t most) {
   // Nothing that reads slowly, or not at all, may hold up hvdrun.
   constexpr int kHow = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK;
   auto fd = open_file_to_write(file, {.what = "events file", .flags = kHow});
@@ -146,7 +185,7 @@ Result<Journal> Journal::create(const std::string& file, JournalLimits limits) {
   if (::flock(fd->get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return Status(Code::failed_precondition, cat(file, " is in use by another hvdrun"));
   }
-  return Journal(file, limits, std::move(*fd));
+  return Journal(file, most, std::move(*fd));
 }
 
 Result<Journal> Journal::resume(const std::string& file) {
@@ -171,40 +210,28 @@ Status Journal::begin_with(const std::string& head) {
   return write(head, true);
 }
 
-Status Journal::step(const Event& event, const std::vector<Action>& actions,
-                     const std::vector<JobHost>& hosts, TimePoint now,
-                     std::chrono::system_clock::time_point wall_time) {
-  const bool quiet = is_quiet(event, actions);
-  if (!is_open_) {
-    if (!quiet) ++lines_;
-    return {};
-  }
-  if (quiet && size_ >= limits_.whole) {
-    if (std::exchange(abridged_, true)) return {};
-    return write(journal_line_of_abridgement(wall_time), true);
-  }
-  return write(journal_line(event, actions, hosts, now, wall_time), !quiet);
+Status Journal::step(const Event& event, const std::vector<Action>& actions, const Job& job,
+                     TimePoint now, std::chrono::system_clock::time_point wall_time) {
+  return write(steps_.step(event, actions, job, now, wall_time), true);
 }
 
-Status Journal::copy(const std::string& line, bool quiet) {
-  if (!is_open_ || (quiet && size_ >= limits_.whole)) return {};
-  return write(line, !quiet);
-}
-
-Status Journal::write(const std::string& line, bool at_once) {
-  ++lines_;
-  if (line.size() > limits_.most - std::min(size_, limits_.most)) {
-    return end({Code::resource_exhausted,
-                cat(file_, " has reached its limit of ", limits_.most, " bytes")});
+Status Journal::write(const std::string& lines, bool at_once) {
+  if (lines.empty()) return {};
+  const auto count = static_cast<std::uint64_t>(std::count(lines.begin(), lines.end(), '\n'));
+  lines_ += count;
+  if (!is_open_) return {};
+  if (lines.size() > most_ - std::min(size_, most_)) {
+    return end(
+        {Code::resource_exhausted, cat(file_, " has reached its limit of ", most_, " bytes")});
   }
   const std::size_t waiting = thread_->waiting() + unwritten_.size();
-  if (waiting + line.size() > kMaxWaiting) {
+  if (waiting + lines.size() > kMaxWaiting) {
     return end({Code::resource_exhausted,
                 cat("write ", file_, ": it takes nothing, and ", waiting, " bytes wait for it")});
   }
-  size_ += line.size();
-  unwritten_ += line;
-  ++unwritten_lines_;
+  size_ += lines.size();
+  unwritten_ += lines;
+  unwritten_lines_ += count;
   if (at_once || unwritten_.size() >= kBuffer) hand_over();
   return look();
 }
@@ -237,12 +264,14 @@ Status Journal::end(Status why) {
 }
 
 Status Journal::flush() {
+  HVD_RETURN_IF_ERROR(write_rest());
   if (is_open_) hand_over();
   (void)thread_->wait();
   return look();
 }
 
 Status Journal::sync() {
+  HVD_RETURN_IF_ERROR(write_rest());
   if (!is_open_) return {};
   hand_over();
   const Status added = thread_->add(0, [to = to_] { to->sync(); });
@@ -312,7 +341,7 @@ Result<Journal> create_kept_journal(const std::string& job_id) {
   const std::string directory = directory_path();
   HVD_RETURN_IF_ERROR(make_private_directory(directory, kEventsDirectoryVariable));
   remove_oldest(directory);
-  return Journal::create(cat(directory, "/", job_id, kEnding), kKeptJournalLimits);
+  return Journal::create(cat(directory, "/", job_id, kEnding), kMostOfKeptJournal);
 }
 
 }  // namespace hvd::driver

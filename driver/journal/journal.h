@@ -3,17 +3,21 @@
 // says what the job begins with. Since the machine is pure, the file holds all of the job:
 // driver/journal/replay.h goes through it again. docs/events.md describes it.
 //
-// For one thread, which never waits for the file: another one writes it (base/background.h). A line
-// is given to that thread at once, unless it only says that time passes or that an agent lives, and
-// no decision came out of it: such lines wait for the next other one, or for their buffer to be
-// full.
+// Steps that only note that time passes or that agents live are far more than all others. What
+// counts of a stretch of them is in one line, or two (event::Quiet), which are written when the
+// stretch ends. Meanwhile a short one says once a minute that time passes, so that it grows by some
+// 5 KB an hour while nothing happens, whatever the number of hosts.
+//
+// For one thread, which never waits for the file: another one writes it (base/background.h).
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,16 +30,8 @@
 
 namespace hvd::driver {
 
-inline constexpr int kJournalSchema = 2;
-
-// In bytes.
-struct JournalLimits {
-  static constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
-  // From then on the journal is abridged: a line says so, and lines that only say that time passes
-  // or that an agent lives are left out. It cannot be replayed any further.
-  std::uint64_t whole = kNone;
-  std::uint64_t most = kNone;  // the journal ends there
-};
+inline constexpr int kJournalSchema = 3;
+inline constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 
 // Time has passed, or an agent lives, and nothing came of it.
 bool is_quiet(const Event& event, const std::vector<Action>& actions);
@@ -46,8 +42,31 @@ std::string journal_head(const JobIdentity& job, const JobStart& start);
 std::string journal_line(const Event& event, const std::vector<Action>& actions,
                          const std::vector<JobHost>& hosts, TimePoint now,
                          std::chrono::system_clock::time_point wall_time);
-// Says that lines are left out from here on.
-std::string journal_line_of_abridgement(std::chrono::system_clock::time_point wall_time);
+
+// The lines of a journal behind its first one.
+class JournalLines {
+ public:
+  // A line says at least so often that time passes.
+  static constexpr std::chrono::minutes kMark{1};
+
+  // What `job`, whose last step this was, adds to the journal; empty: nothing yet.
+  std::string step(const Event& event, const std::vector<Action>& actions, const Job& job,
+                   TimePoint now, std::chrono::system_clock::time_point wall_time);
+  // What the steps so far have yet to add.
+  std::string rest();
+
+ private:
+  using Words = std::map<HostIndex, TimePoint>;
+  void add_to_stretch(const Event& event, bool has_judged, TimePoint now);
+
+  // Up to the last look for hosts that are silent, and since.
+  struct Stretch {
+    Words heard;
+    Words unserved;
+    std::optional<TimePoint> end;
+  } judged_, since_;
+  TimePoint written_{};  // the last line
+};
 
 class Journal {
  public:
@@ -59,7 +78,8 @@ class Journal {
   // A new file can be read by its user alone. A file that exists is locked, and emptied when the
   // journal begins; failed_precondition: another journal is being written to it. Each error names
   // the file.
-  static Result<Journal> create(const std::string& file, JournalLimits limits = {});
+  // `most` bytes: before it is larger it ends.
+  static Result<Journal> create(const std::string& file, std::uint64_t most = kNoLimit);
   // The same of a file that is to be gone on with behind its last whole line, in place of begin().
   // What stands behind that is cut off.
   static Result<Journal> resume(const std::string& file);
@@ -72,12 +92,11 @@ class Journal {
   // a gap would tell of another job. The error may come from an earlier call, and is returned once.
   // deadline_exceeded: the file hangs, and the journal goes on as soon as it does not; once, too.
   Status begin(const JobIdentity& job, const JobStart& start);
-  Status step(const Event& event, const std::vector<Action>& actions,
-              const std::vector<JobHost>& hosts, TimePoint now,
+  Status step(const Event& event, const std::vector<Action>& actions, const Job& job, TimePoint now,
               std::chrono::system_clock::time_point wall_time);
   // The beginning and a line that another journal of this job has.
   Status begin_with(const std::string& head);
-  Status copy(const std::string& line, bool quiet);
+  Status copy(const std::string& line) { return write(line, false); }
   // Waits until the file has all lines, or hangs.
   Status flush();
   // The same, and until they are on the disk: then a crash of the machine does not take them.
@@ -88,17 +107,18 @@ class Journal {
 
  private:
   struct File;
-  Journal(std::string file, JournalLimits limits, UniqueFd fd);
-  Status write(const std::string& line, bool at_once);
+  Journal(std::string file, std::uint64_t most, UniqueFd fd);
+  Status write(const std::string& lines, bool at_once);
+  Status write_rest() { return write(steps_.rest(), false); }
   void hand_over();
   // What the thread has to say of the file.
   Status look();
   Status end(Status why);
 
   std::string file_;
-  JournalLimits limits_;
+  std::uint64_t most_;
   std::uint64_t size_ = 0;  // of all lines
-  bool abridged_ = false;
+  JournalLines steps_;
   bool is_open_ = true;
   bool has_told_hang_ = false;
   std::string unwritten_;
@@ -113,9 +133,7 @@ class Journal {
 // journal there is bounded, and so is their number.
 inline constexpr const char* kEventsDirectoryVariable = "HVD_EVENTS_DIR";
 inline constexpr std::size_t kKeptJournals = 20;
-// From this size on the lines are left out that only say that time passes. They are most of a long
-// job: some 20 MB for each host and day.
-inline constexpr JournalLimits kKeptJournalLimits{.whole = 16 << 20, .most = 64 << 20};
+inline constexpr std::uint64_t kMostOfKeptJournal = 64 << 20;
 
 // Creates the journal of this job. The oldest ones are removed, unless a hvdrun writes them, so
 // that there are at most kKeptJournals.

@@ -170,6 +170,13 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DrainRequested, host_name, undo)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ScaleRequested, size)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Resumed, stopped)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TakenOver, epoch, without_driver)
+static void to_json(Json& json, const Quiet::Word& word) { json = {word.host, word.ago}; }
+static void from_json(const Json& json, Quiet::Word& word) {
+  if (json.size() != 2) throw std::invalid_argument("a host and a time are expected");
+  json.at(0).get_to(word.host);
+  json.at(1).get_to(word.ago);
+}
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Quiet, heard, unserved, judged)
 
 }  // namespace event
 
@@ -256,6 +263,7 @@ constexpr std::array<std::string_view, std::variant_size_v<Event>> kEvents{"begi
                                                                            "scale_requested",
                                                                            "resumed",
                                                                            "taken_over",
+                                                                           "quiet",
                                                                            "tick"};
 constexpr std::array<std::string_view, std::variant_size_v<Action>> kActions{"publish_world",
                                                                              "start_agent",

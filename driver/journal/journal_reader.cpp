@@ -41,13 +41,18 @@ std::vector<std::string> texts_at(const Json& json, const char* field) {
 // The state machine trusts hvdrun that a host of an event is one of its hosts.
 Status check(const Event& event, const Job& job) {
   const std::size_t hosts = job.hosts().size();
+  const auto check_host = [hosts](HostIndex host) -> Status {
+    if (host < hosts) return {};
+    return {Code::data_loss, cat("there is no host ", host, "; there are ", hosts)};
+  };
+  if (const auto* const quiet = std::get_if<event::Quiet>(&event)) {
+    for (const auto* const words : {&quiet->heard, &quiet->unserved}) {
+      for (const auto& word : *words) HVD_RETURN_IF_ERROR(check_host(word.host));
+    }
+  }
   return std::visit(
       [&](const auto& value) -> Status {
-        if constexpr (requires { value.host == HostIndex{}; }) {
-          if (value.host >= hosts) {
-            return {Code::data_loss, cat("there is no host ", value.host, "; there are ", hosts)};
-          }
-        }
+        if constexpr (requires { value.host == HostIndex{}; }) return check_host(value.host);
         return {};
       },
       event);
@@ -60,7 +65,7 @@ Status JournalReader::with_line(const Status& status) const {
 }
 
 Result<std::optional<Json>> JournalReader::next_line() {
-  if (is_abridged_ || !std::getline(journal_, text_) || journal_.eof()) {
+  if (!std::getline(journal_, text_) || journal_.eof()) {
     if (journal_.bad()) return Status(Code::unavailable, "it cannot be read to its end");
     is_cut_off_ = is_cut_off_ || !text_.empty();
     return std::optional<Json>();
@@ -102,10 +107,6 @@ Result<std::optional<JournalStep>> JournalReader::next(const Job& job) {
   auto line = next_line();
   HVD_RETURN_IF_ERROR(line.status());
   if (!*line) return std::optional<JournalStep>();
-  if ((*line)->contains("abridged")) {
-    is_abridged_ = true;
-    return std::optional<JournalStep>();
-  }
   auto event = event_from(**line);
   if (!event.ok()) return with_line(event.status());
   const auto clock = (*line)->find("clock");

@@ -51,8 +51,6 @@ class JournalReader {
   std::uint64_t whole() const { return whole_; }
   // It ends with a part of a line.
   bool is_cut_off() const { return is_cut_off_; }
-  // Steps are left out behind the last one that was read.
-  bool is_abridged() const { return is_abridged_; }
 
  private:
   // Nothing at the end.
@@ -64,7 +62,6 @@ class JournalReader {
   std::string text_;
   std::uint64_t whole_ = 0;
   bool is_cut_off_ = false;
-  bool is_abridged_ = false;
 };
 
 }  // namespace hvd::driver

@@ -55,7 +55,6 @@ Result<Replayed> replay(std::istream& journal) {
   }
   replayed.is_finished = job->state() == JobState::finished;
   replayed.is_cut_off = reader.is_cut_off();
-  replayed.is_abridged = reader.is_abridged();
   return replayed;
 }
 

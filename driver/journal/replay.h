@@ -19,7 +19,6 @@ struct Replayed {
   std::size_t events = 0;
   std::size_t actions = 0;
   bool is_finished = false;  // the journal goes to the end of the job
-  bool is_abridged = false;  // after the last of these events, events are left out
   bool is_cut_off = false;  // in the middle of its last line: hvdrun was killed, or still writes it
 
   // The first decision that is another one now; nothing was gone through after it.

@@ -10,7 +10,8 @@ namespace {
 // An agent that only lives changes nothing.
 bool says_only_that_it_lives(const Event& event) {
   return std::holds_alternative<event::Heard>(event) ||
-         std::holds_alternative<event::Unserved>(event);
+         std::holds_alternative<event::Unserved>(event) ||
+         std::holds_alternative<event::Quiet>(event);
 }
 
 template <typename Value>

@@ -27,7 +27,7 @@ void JobRecord::relive_head(const std::string& line) {
 void JobRecord::relive(const std::string& line, const Event& event,
                        const std::vector<Action>& actions, const Job& job, TimePoint then) {
   count(event, actions, job, then);
-  if (journal_) warn_of_journal(journal_->copy(line, is_quiet(event, actions)));
+  if (journal_) warn_of_journal(journal_->copy(line));
 }
 
 void JobRecord::count(const Event& event, const std::vector<Action>& actions, const Job& job,
@@ -56,8 +56,8 @@ void JobRecord::lose_state(const Status& written) {
 void JobRecord::step(const Event& event, const std::vector<Action>& actions, const Job& job,
                      TimePoint now, std::chrono::system_clock::time_point wall_time) {
   count(event, actions, job, now);
-  if (journal_) warn_of_journal(journal_->step(event, actions, job.hosts(), now, wall_time));
-  if (state_) lose_state(state_->step(event, actions, job.hosts(), now, wall_time));
+  if (journal_) warn_of_journal(journal_->step(event, actions, job, now, wall_time));
+  if (state_) lose_state(state_->step(event, actions, job, now, wall_time));
 }
 
 void JobRecord::add_world(const WorldDocument& world, const std::string& why) {

@@ -27,7 +27,6 @@ Status JobRunner::relive(JournalReader& journal) {
     takeover_->relive(event, actions);
     for (const auto& action : actions) recall(action);
   }
-  if (journal.is_abridged()) return {Code::data_loss, "steps are left out of it"};
   if (const std::string commit = context_.state->commit(); !commit.empty()) on_commit_mark(commit);
   return {};
 }

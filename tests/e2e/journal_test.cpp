@@ -55,7 +55,7 @@ TEST_F(JournalTest, TellsOfAnElasticJobWithALoss) {
   expect_replayed("up to the end of the job");
 
   const auto all = lines();
-  EXPECT_EQ(all.at(0).at("schema"), 2);
+  EXPECT_EQ(all.at(0).at("schema"), 3);
   EXPECT_EQ(all.at(0).at("elastic"), true);
   EXPECT_FALSE(all.at(0).at("command").empty());
   bool killed = false;
@@ -76,7 +76,7 @@ TEST_F(JournalTest, TellsOfAnElasticJobWithALoss) {
     }
   }
   EXPECT_TRUE(killed);
-  EXPECT_EQ(events.count("tick"), 1U);
+  EXPECT_EQ(events.count("quiet"), 1U);
   EXPECT_NE(why.find("SIGKILL"), std::string::npos) << why;
   for (const char* const event : {"begin", "hosts_found", "agent_ready", "launched", "initialised",
                                   "worker_ready", "done", "agent_gone"}) {

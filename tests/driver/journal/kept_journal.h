@@ -1,6 +1,7 @@
 // The journal of a job of a test, in memory; to be gone through again at the end.
 #pragma once
 
+#include <algorithm>
 #include <sstream>
 #include <string>
 
@@ -15,14 +16,17 @@ class KeptJournal {
   explicit KeptJournal(const JobStart& start) : text_(journal_head({.id = "kept"}, start)) {}
 
   void step(const Event& event, const std::vector<Action>& actions, const Job& job, TimePoint now) {
-    text_ += journal_line(event, actions, job.hosts(), now, {});
-    ++events_;
+    text_ += lines_.step(event, actions, job, now, {});
   }
 
-  const std::string& text() const { return text_; }
+  const std::string& text() {
+    text_ += lines_.rest();
+    return text_;
+  }
   // The first difference; "" if each decision is taken again.
-  std::string wrong() const {
-    std::istringstream in(text_);
+  std::string wrong() {
+    std::istringstream in(text());
+    const auto events = static_cast<std::size_t>(std::count(text_.begin(), text_.end(), '\n')) - 1;
     const auto replayed = replay(in);
     if (!replayed.ok()) return cat("the journal: ", replayed.status().to_string());
     if (replayed->difference) {
@@ -30,12 +34,12 @@ class KeptJournal {
       return cat("the journal, line ", line, ": after ", event, "\n", join(then, "\n"),
                  "\nwas decided, and now\n", join(now, "\n"));
     }
-    return replayed->events == events_ ? "" : "the journal lacks events";
+    return replayed->events == events ? "" : "the journal lacks events";
   }
 
  private:
   std::string text_;
-  std::size_t events_ = 0;
+  JournalLines lines_;
 };
 
 }  // namespace hvd::driver
