@@ -151,7 +151,7 @@ void SimulatedCluster::stall() {
   }
   schedule(time, [this] {
     if (held_up_until_ > time_.now()) return;
-    for (const auto& event : std::exchange(waiting_, {})) step(event);
+    for (const auto& event : std::exchange(waiting_, {})) to_driver(event);
     for (std::size_t machine = 0; machine < machines_.size(); ++machine) heal(machine);
   });
 }

@@ -173,7 +173,7 @@ std::string SimulatedCluster::verdict_on(const action::Finish& finish) const {
 
 void SimulatedCluster::to_driver(const Event& event) {
   if (driver_is_dead_) return;
-  if (held_up_until_ > time_.now()) {
+  if (held_up_until_ > time_.now() || !waiting_.empty()) {
     waiting_.push_back(event);
   } else if (const auto told = after_takeover(event)) {
     step(*told);
