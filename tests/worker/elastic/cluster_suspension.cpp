@@ -22,6 +22,7 @@ constexpr milliseconds kEndsWithin{10'000};
 void SimulatedCluster::plan_suspension() {
   if (climate_.suspended_within == 0) return;
   const auto ask = [this] {
+    asks_for_suspension_ = true;
     if (!is_over()) to_driver(event::SuspendRequested{SIGTERM});
   };
   const milliseconds first = dice_.up_to(climate_.suspended_within);
@@ -29,6 +30,12 @@ void SimulatedCluster::plan_suspension() {
   if (dice_.one_in(climate_.suspended_twice)) {
     schedule(first + dice_.up_to(dice_.one_in(2) ? 60 : 1'000), ask);
   }
+}
+
+// The driver that was asked has died, and nobody knows of it.
+void SimulatedCluster::ask_for_suspension_again() {
+  if (!asks_for_suspension_ || is_over() || rules_->is_to_suspend()) return;
+  to_driver(event::SuspendRequested{SIGTERM});
 }
 
 // It does, whatever happens.

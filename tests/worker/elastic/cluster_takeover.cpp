@@ -90,6 +90,7 @@ void SimulatedCluster::take_over() {
     if (driver_is_dead_) return;
     find_agent(host);
   }
+  ask_for_suspension_again();
 }
 
 void SimulatedCluster::relive() {

@@ -186,6 +186,7 @@ class SimulatedCluster : private Surroundings {
 
   // cluster_suspension.cpp
   void plan_suspension();
+  void ask_for_suspension_again();
   void look_whether_it_ends();
   void spoil(std::vector<driver::Action>& actions);
   std::string verdict_on_suspension(const driver::action::Finish& finish) const;
@@ -235,6 +236,7 @@ class SimulatedCluster : private Surroundings {
   std::optional<driver::KeptJournal> journal_;
   std::unique_ptr<driver::ElasticRules> rules_;
   std::uint64_t in_force_ = 0;
+  bool asks_for_suspension_ = false;
   bool watches_suspension_ = false;
   std::optional<driver::action::Launch> launched_;  // for a flaw
   bool has_proposed_last_ = false;                  // likewise

@@ -340,6 +340,20 @@ TEST(ElasticSimulation, suspends_a_job_whose_members_die_at_any_message) {
   EXPECT_GE(sum.suspended, 1);
 }
 
+// The driver dies at any moment of it, and the next one ends what it began.
+TEST(ElasticSimulation, outlives_its_driver_while_it_is_suspended) {
+  const Sum sum = simulate(500, [](std::uint64_t seed) {
+    Climate climate = seed % 4 == 0 ? some_of_everything(seed) : Climate{};
+    climate.workers.save_fails = 50;
+    climate.workers.slow_message = seed % 3 == 0 ? 30 : 0;
+    climate.driver_dies = 300;
+    climate.driver_dies_in_step = seed % 2 == 0 ? 0 : 10;
+    climate.may_fail = true;  // if no commit comes in time
+    return suspended(climate, seed);
+  });
+  EXPECT_GE(sum.suspended, 1);
+}
+
 // Nobody asks for it.
 TEST(ElasticSimulation, suspends_a_job_whose_workers_are_all_told_to_go) {
   const Sum sum = simulate(500, [](std::uint64_t seed) {
