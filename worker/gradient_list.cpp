@@ -2,11 +2,24 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
+#include "base/checksum.h"
 #include "runtime/core/request.h"
 
 namespace hvd::worker {
+namespace {
+
+// Above that a copy takes as long as what is saved.
+constexpr std::size_t kMostPackableBytes = 8 << 10;
+
+template <typename T>
+void add_to(Checksum& sum, const T& value) {
+  sum.add(std::as_bytes(std::span(&value, 1)));
+}
+
+}  // namespace
 
 void Gradient::forget_step() {
   passes = 0;
@@ -105,7 +118,7 @@ void GradientList::check_memory(const Gradient& gradient) const {
                   " elements, but no memory (data is null)");
 }
 
-void GradientList::move(Gradient& gradient, const TensorView& tensor) const {
+void GradientList::move(Gradient& gradient, const TensorView& tensor) {
   const auto& before = gradient.tensor;
   const bool is_alike =
       tensor.type == before.type && tensor.shape == before.shape && tensor.device == before.device;
@@ -116,6 +129,7 @@ void GradientList::move(Gradient& gradient, const TensorView& tensor) const {
                    .as_rows = gradient.as_rows};
     moved.tensor.data = nullptr;
     check_tensor(moved);
+    is_digest_current_ = false;
   }
   gradient.tensor = tensor;
 }
@@ -198,7 +212,41 @@ void GradientList::close() {
     for (const auto member : groups[g].members) gradients_[member].group = g;
   }
   groups_ = std::move(groups);
+  mark_packable();
   open_ = false;
+}
+
+void GradientList::mark_packable() {
+  if (options_.op == Adasum || options_.compression != Compression::none) return;
+  for (auto& gradient : gradients_) {
+    const auto& tensor = gradient.tensor;
+    gradient.packable = !gradient.sparse && gradient.group == kNoGroup && tensor.device.is_host() &&
+                        tensor.bytes() <= kMostPackableBytes;
+  }
+}
+
+std::optional<std::uint64_t> GradientList::digest_of_packable() {
+  if (!is_digest_current_) digest_ = compute_digest();
+  is_digest_current_ = true;
+  return digest_;
+}
+
+std::optional<std::uint64_t> GradientList::compute_digest() const {
+  Checksum sum;
+  std::size_t count = 0;
+  for (const auto& gradient : gradients_) {
+    if (!gradient.packable) continue;
+    const auto& tensor = gradient.tensor;
+    if (!tensor.device.is_host()) return {};
+    add_to(sum, gradient.name.size());
+    sum.add(std::as_bytes(std::span(gradient.name)));
+    add_to(sum, tensor.type);
+    add_to(sum, tensor.shape.size());
+    sum.add(std::as_bytes(std::span(tensor.shape)));
+    ++count;
+  }
+  if (count < 2) return {};
+  return sum.value();
 }
 
 void GradientList::forget_step() {

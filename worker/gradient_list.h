@@ -1,10 +1,12 @@
-// The gradients of a GradientReducer: what was added, in which groups they travel, and how far each
-// has come in this step. For one thread at a time.
+// The gradients of a GradientReducer: what was added, in which groups they travel, which of them
+// may be packed, and how far each has come in this step. For one thread at a time.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -27,6 +29,7 @@ struct Gradient {
   bool sparse = false;
   bool as_rows = false;  // sparse, and not added up in `tensor`
   std::size_t group = kNoGroup;
+  bool packable = false;  // small, and in no group (GradientPack)
   // State of this step:
   int passes = 0;
   bool complete = false;  // sent, or waits for others
@@ -64,7 +67,7 @@ class GradientList {
   void close();
   void forget_step();
   // The gradient lies there now. Throws InvalidArgumentError if that cannot be reduced.
-  void move(Gradient& gradient, const TensorView& tensor) const;
+  void move(Gradient& gradient, const TensorView& tensor);
   // Throws InvalidArgumentError if a gradient that is about to be sent has none.
   void check_memory(const Gradient& gradient) const;
 
@@ -74,6 +77,9 @@ class GradientList {
   std::vector<Gradient>& all() { return gradients_; }
   const std::vector<Gradient>& all() const { return gradients_; }
   GradientGroup& group(std::size_t index) { return groups_[index]; }
+  // Of the names, types and shapes of all packable gradients, by index. None: there are not two, or
+  // one of them does not lie in the memory of the host.
+  std::optional<std::uint64_t> digest_of_packable();
   // The name of the collective.
   std::string full_name(const Gradient& gradient) const {
     return cat(options_.name, ".", gradient.name);
@@ -84,12 +90,16 @@ class GradientList {
   void check_tensor(const Gradient& gradient) const;
   std::vector<GradientGroup> named_groups() const;
   std::vector<GradientGroup> numbered_groups() const;
+  void mark_packable();
+  std::optional<std::uint64_t> compute_digest() const;
 
   GradientReducerOptions options_;
   bool open_ = true;
   std::vector<Gradient> gradients_;
   std::unordered_map<std::string, std::size_t> index_;
   std::vector<GradientGroup> groups_;
+  std::optional<std::uint64_t> digest_;
+  bool is_digest_current_ = false;
 };
 
 }  // namespace hvd::worker

@@ -5,6 +5,8 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "base/threads.h"
 #include "runtime/core/arithmetic.h"
 #include "worker/gradient_list.h"
+#include "worker/gradient_pack.h"
 #include "worker/process/process_world.h"
 #include "worker/sparse_rows.h"
 #include "worker/submissions.h"
@@ -28,6 +31,7 @@ using detail::Pending;
 using worker::Gradient;
 using worker::GradientGroup;
 using worker::GradientList;
+using worker::GradientPack;
 using worker::refuse_gradient;
 using worker::Room;
 using worker::SparseRows;
@@ -37,6 +41,11 @@ using worker::SparseRows;
 bool is_deferred(const Gradient& gradient) {
   const auto world = worker::ProcessWorld::instance().world();
   return world && !world->overlaps_computation() && gradient.tensor.device.is_host();
+}
+
+bool may_pack() {
+  const auto world = worker::ProcessWorld::instance().world();
+  return world && world->may_pack();
 }
 
 // Several ready events as one: the passes of a step may each end on a stream of their own.
@@ -64,7 +73,8 @@ class AllReady final : public ReadyEvent {
 //   synchronized
 enum class Step { collecting, agreeing, filling, reducing, synchronized };
 
-// Which gradients a rank has. Kept alive by the collective that makes them those of all ranks.
+// Which gradients a rank has, and its mark (GradientPack). Kept alive by the collective that makes
+// them those of all ranks.
 using Flags = std::vector<std::uint8_t>;
 
 }  // namespace
@@ -104,13 +114,17 @@ class GradientReducer::Impl {
   void leave_out(std::size_t index);
   void begin_agreement();
   bool agree_until(TimePoint deadline, Lock& lock);
+  void agree_on_pack();
+  bool packs();
   void send_missing();
+  void send_pack();
   bool reduce_until(TimePoint deadline, Lock& lock);
   void send_deferred();
   void send_with_group(std::size_t index);
   void send(Gradient& gradient);
   void send_rows(Gradient& gradient);
   void send(const GradientGroup& group);
+  Submission reduction_of(const TensorView& tensor) const;
   Submission submission_of(Gradient& gradient) const;
   void collect_rows();
   void keep_first_error();
@@ -124,7 +138,9 @@ class GradientReducer::Impl {
   bool has_caller_ = false;           // a thread waits for the step
   std::size_t complete_ = 0;          // gradients in this step
   std::deque<std::size_t> deferred_;  // complete with their groups, and not sent yet
-  std::shared_ptr<Flags> flags_;      // of this rank until the agreement, then of all ranks
+  std::optional<bool> packs_;         // packable ones wait for the agreement, or are packed
+  GradientPack pack_;
+  std::shared_ptr<Flags> flags_;  // of this rank until the agreement, then of all ranks
   std::shared_ptr<Pending> agreement_;
   std::vector<std::shared_ptr<Pending>> in_flight_;
   std::exception_ptr error_;  // the first of this step
@@ -203,21 +219,26 @@ void GradientReducer::Impl::ready(std::size_t index, const TensorView* where,
   }
 }
 
+// Whether this step packs what can be packed, as far as this rank knows before the agreement.
+bool GradientReducer::Impl::packs() {
+  if (!packs_) packs_ = may_pack() && list_.digest_of_packable().has_value();
+  return *packs_;
+}
+
 // The last gradient of a step takes along those that wait: so all gradients of a step are sent
-// before synchronize(), unless one has had no pass.
+// before synchronize(), unless one has had no pass, or is packed.
 void GradientReducer::Impl::complete(std::size_t index) {
   auto& gradient = list_.at(index);
   GradientGroup* const group =
       gradient.group == worker::kNoGroup ? nullptr : &list_.group(gradient.group);
-  if (!group || group->incomplete == 1) {
-    deferred_.push_back(index);
-    const bool is_last = complete_ + 1 == list_.all().size();
-    try {
-      if (is_last || !is_deferred(gradient)) send_deferred();
-    } catch (...) {
-      deferred_.pop_back();
-      throw;
-    }
+  const bool may_go = !(gradient.packable && packs()) && (!group || group->incomplete == 1);
+  if (may_go) deferred_.push_back(index);
+  const bool is_last = complete_ + 1 == list_.all().size();
+  try {
+    if (is_last || (may_go && !is_deferred(gradient))) send_deferred();
+  } catch (...) {
+    if (may_go) deferred_.pop_back();
+    throw;
   }
   if (group) --group->incomplete;
   gradient.complete = true;
@@ -267,14 +288,12 @@ void GradientReducer::Impl::zero(const Gradient& gradient) const {
   }
 }
 
-Submission GradientReducer::Impl::submission_of(Gradient& gradient) const {
-  if (gradient.sparse || gradient.passes == 0) zero(gradient);
-  if (gradient.sparse) gradient.rows->add_to(gradient.tensor.data);
+// In place.
+Submission GradientReducer::Impl::reduction_of(const TensorView& tensor) const {
   Submission work;
   work.collective = Collective::allreduce;
-  work.name = list_.full_name(gradient);
-  work.input = gradient.tensor;
-  work.output = gradient.tensor;
+  work.input = tensor;
+  work.output = tensor;
   work.op = options().op;
   work.prescale = 1 / options().gradient_predivide_factor;
   work.postscale = options().gradient_predivide_factor;
@@ -285,6 +304,14 @@ Submission GradientReducer::Impl::submission_of(Gradient& gradient) const {
   }
   work.compression = options().compression;
   work.process_set = options().process_set;
+  return work;
+}
+
+Submission GradientReducer::Impl::submission_of(Gradient& gradient) const {
+  if (gradient.sparse || gradient.passes == 0) zero(gradient);
+  if (gradient.sparse) gradient.rows->add_to(gradient.tensor.data);
+  auto work = reduction_of(gradient.tensor);
+  work.name = list_.full_name(gradient);
   if (gradient.events.size() == 1) {
     work.ready = gradient.events.front();
   } else if (!gradient.events.empty()) {
@@ -380,6 +407,8 @@ void GradientReducer::Impl::begin_agreement() {
   list_.close();
   flags_ = std::make_shared<Flags>();
   for (const auto& gradient : list_.all()) flags_->push_back(gradient.passes > 0 ? 1 : 0);
+  const auto mark = GradientPack::mark(packs() ? list_.digest_of_packable() : std::nullopt);
+  flags_->insert(flags_->end(), mark.begin(), mark.end());
   step_ = Step::agreeing;
   try {
     Submission work;
@@ -413,7 +442,19 @@ bool GradientReducer::Impl::agree_until(TimePoint deadline, Lock& lock) {
     }
   }
   step_ = error_ ? Step::reducing : Step::filling;
+  if (!error_) agree_on_pack();
   return true;
+}
+
+// Without an agreement those that have waited for it go alone.
+void GradientReducer::Impl::agree_on_pack() {
+  const bool is_agreed = GradientPack::is_agreed(std::span(*flags_).subspan(list_.all().size()));
+  const bool have_waited = std::exchange(packs_, is_agreed).value_or(false);
+  if (is_agreed || !have_waited) return;
+  for (std::size_t i = 0; i < list_.all().size(); ++i) {
+    const auto& gradient = list_.all()[i];
+    if (gradient.packable && gradient.complete) deferred_.push_back(i);
+  }
 }
 
 bool GradientReducer::Impl::missing_until(TimePoint deadline, std::vector<std::size_t>& indices) {
@@ -443,6 +484,17 @@ void GradientReducer::Impl::send_missing() {
     }
   }
   send_deferred();
+  if (packs()) send_pack();
+}
+
+void GradientReducer::Impl::send_pack() {
+  pack_.fill(list_);
+  for (std::size_t i = 0; i < pack_.parts().size(); ++i) {
+    const auto& part = pack_.parts()[i];
+    const auto name = cat(options().name, ".<packed>.", i);
+    in_flight_.push_back(worker::start(reduction_of(part->memory), name, Room::given));
+    in_flight_.back()->on_done([part](const std::exception_ptr&) {});
+  }
 }
 
 // False: something is in flight. An error is for the caller to throw.
@@ -480,6 +532,7 @@ bool GradientReducer::Impl::synchronize_until(TimePoint deadline) {
   if (!reduce_until(deadline, turn.lock())) return false;
   if (!error_) {
     try {
+      if (packs()) pack_.unpack(list_);
       collect_rows();
     } catch (...) {  // no memory, say
       keep_first_error();
@@ -531,6 +584,7 @@ void GradientReducer::Impl::forget_step() {
   list_.forget_step();
   complete_ = 0;
   deferred_.clear();
+  packs_.reset();
   in_flight_.clear();
   agreement_.reset();
   error_ = nullptr;

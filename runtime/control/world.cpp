@@ -185,6 +185,7 @@ class World::Impl {
 
   const WorldSpec& spec() const { return spec_; }
   bool overlaps_computation() const { return !host_.share_all_cores(); }
+  bool may_pack() const { return queue_.has_lanes() && !recorder_.recording(); }
   const TensorQueue& queue() const { return queue_; }
   bool wait_idle(TimePoint deadline) const { return queue_.wait_empty(deadline); }
   CacheStats cache_stats() const {
@@ -509,6 +510,7 @@ void World::dump(std::string reason) { impl_->tracing().request_dump(std::move(r
 int World::rank() const { return impl_->spec().rank; }
 int World::size() const { return impl_->spec().size(); }
 bool World::overlaps_computation() const { return impl_->overlaps_computation(); }
+bool World::may_pack() const { return impl_->may_pack(); }
 Failure World::enqueue(Entry entry) { return impl_->enqueue({&entry, 1}); }
 Failure World::enqueue(std::vector<Entry> entries) { return impl_->enqueue(entries); }
 void World::progress_until(const std::function<bool()>& done, TimePoint deadline) {

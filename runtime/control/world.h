@@ -51,6 +51,9 @@ class World {
   // Whether operations make progress while this rank computes. Where all ranks are on one host and
   // outnumber its cores, operations only take turns with the computation.
   bool overlaps_computation() const;
+  // Whether callers do well to pack many small operations into one: all ranks are on one host,
+  // where one operation more takes less than the others save, and no timeline is to show them all.
+  bool may_pack() const;
 
   // Enqueues a request. If it returns an error, `entry.done` is never called; else it is called
   // exactly once.

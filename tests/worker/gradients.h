@@ -17,6 +17,6 @@ inline float average() { return static_cast<float>(hvd::size() + 1) / 2; }
 // gradients_errors.cpp; they throw what is not as it should be.
 void refusals();
 void disagreements();
-void loss();
+void loss(int groups);
 
 }  // namespace gradients

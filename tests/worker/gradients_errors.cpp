@@ -169,10 +169,10 @@ void disagreements() {
 }
 
 // Rank 1 dies; the others notice it, and reset the step that cannot be finished.
-void loss() {
+void loss(int groups) {
   std::signal(SIGTERM, SIG_IGN);  // hvdrun stops them at once; what they have to say comes first
   hvd::init();
-  hvd::GradientReducer reducer({.number_of_groups = 2});
+  hvd::GradientReducer reducer({.number_of_groups = groups});
   std::vector<Floats> gradients(6, Floats(100));
   for (std::size_t i = 0; i < gradients.size(); ++i) reducer.add(std::to_string(i), gradients[i]);
   try {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -412,12 +413,101 @@ void order(bool early) {
   hvd::shutdown();
 }
 
+// Many small ones, of three types, whose presence, sizes and order differ from step to step. They
+// are packed where the ranks know of the same sizes before they agree.
+void small() {
+  constexpr std::size_t kCount = 60;
+  hvd::GradientReducer reducer({.name = "small", .op = hvd::Sum});
+  std::vector<Floats> floats(kCount, Floats(1));
+  std::vector<std::vector<double>> doubles(kCount, std::vector<double>(1));
+  std::vector<std::vector<std::int64_t>> numbers(kCount, std::vector<std::int64_t>(1));
+  for (std::size_t i = 0; i < kCount; ++i) {
+    reducer.add("f" + std::to_string(i), floats[i]);
+    reducer.add("d" + std::to_string(i), doubles[i]);
+    reducer.add("n" + std::to_string(i), numbers[i]);
+  }
+  const auto size = static_cast<std::size_t>(hvd::size());
+  const auto own_rank = static_cast<std::size_t>(hvd::rank());
+  for (std::size_t step = 0; step < 12; ++step) {
+    const auto elements = [&](std::size_t i) { return (i + step / 3) % 7; };
+    // Which of the ranks have it; every fifth none.
+    const auto has = [&](std::size_t rank, std::size_t i) {
+      return i % 5 != step % 5 && (i + rank + step) % 3 != 0;
+    };
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const auto value = static_cast<int>(i + step + own_rank);
+      floats[i].assign(elements(i), static_cast<float>(value));
+      doubles[i].assign(elements(i), value);
+      numbers[i].assign(elements(i), value);
+    }
+    const auto make_ready = [&](std::size_t index) {
+      const auto i = index / 3;
+      if (index % 3 == 0) reducer.ready(index, floats[i]);
+      if (index % 3 == 1) reducer.ready(index, doubles[i]);
+      if (index % 3 == 2) reducer.ready(index, numbers[i]);
+    };
+    for (const auto index : own_order(3 * kCount)) {
+      if (has(own_rank, index / 3)) make_ready(index);
+    }
+    std::vector<std::size_t> missing;
+    while (!reducer.missing_for(std::chrono::seconds(1), missing)) {
+    }
+    for (const auto index : missing) {
+      const auto i = index / 3;
+      if (index % 3 == 0) floats[i].assign(elements(i), 0);
+      if (index % 3 == 1) doubles[i].assign(elements(i), 0);
+      if (index % 3 == 2) numbers[i].assign(elements(i), 0);
+      make_ready(index);
+    }
+    reducer.synchronize();
+    for (std::size_t i = 0; i < kCount; ++i) {
+      std::int64_t sum = 0;
+      bool any = false;
+      for (std::size_t rank = 0; rank < size; ++rank) {
+        if (!has(rank, i)) continue;
+        any = true;
+        sum += static_cast<std::int64_t>(i + step + rank);
+      }
+      if (!any) sum = static_cast<std::int64_t>(i + step + own_rank);
+      const std::string what = "of step " + std::to_string(step) + ", " + std::to_string(i);
+      same(floats[i], Floats(elements(i), static_cast<float>(sum)), "floats " + what);
+      same(doubles[i], std::vector<double>(elements(i), static_cast<double>(sum)),
+           "doubles " + what);
+      same(numbers[i], std::vector<std::int64_t>(elements(i), sum), "numbers " + what);
+      same(reducer.present(3 * i), any, "presence " + what);
+    }
+  }
+}
+
+// Small ones are packed: none goes before synchronize(). Where a timeline is recorded, which begins
+// some steps after init(), each goes alone.
+void packed() {
+  hvd::init();
+  const bool is_recorded = std::getenv("HVD_TIMELINE") != nullptr;
+  hvd::GradientReducer reducer;
+  std::vector<Floats> gradients(6, Floats(3));
+  for (std::size_t i = 0; i < gradients.size(); ++i) reducer.add(std::to_string(i), gradients[i]);
+  for (int step = 0; step < (is_recorded ? 200 : 3); ++step) {
+    for (auto& gradient : gradients) gradient.assign(3, own());
+    for (std::size_t i = 0; i < gradients.size(); ++i) reducer.ready(i);
+    hvd::barrier();  // comes after what was sent before it
+    for (const auto& gradient : gradients) {
+      if (!is_recorded) same(gradient, Floats(3, own()), "before synchronize()");
+    }
+    reducer.synchronize();
+    for (const auto& gradient : gradients) same(gradient, Floats(3, average()), "reduced");
+  }
+  check::say_ok();
+  hvd::shutdown();
+}
+
 void work() {
   hvd::init();
   options();
   steps();
   missing();
   moving();
+  small();
   groups();
   passes();
   over_shards();
@@ -438,5 +528,7 @@ int main(int argc, char** argv) {
                     {{"work", gradients::work},
                      {"early", [] { gradients::order(true); }},
                      {"late", [] { gradients::order(false); }},
-                     {"loss", gradients::loss}});
+                     {"packed", gradients::packed},
+                     {"loss", [] { gradients::loss(2); }},
+                     {"loss of packed", [] { gradients::loss(0); }}});
 }

@@ -25,6 +25,8 @@ hvd_test(hvd_shards_test
   LIBRARIES hvd_worker
   LABELS unit asan)
 
+hvd_test(hvd_gradient_pack_test worker/gradient_pack_test.cpp LIBRARIES hvd_worker LABELS unit asan)
+
 hvd_test(hvd_launch_test
   worker/launch/launched_world_test.cpp
   LIBRARIES hvd_worker

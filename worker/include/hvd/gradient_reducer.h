@@ -1,7 +1,8 @@
 // The heart of a distributed optimizer, for any framework: it is told when a gradient is ready, and
 // reduces it over all ranks while the others are still being computed. (Where all ranks are on one
 // host and outnumber its cores, the two would only take turns: there gradients in the memory of the
-// host are reduced when the last of them is ready.)
+// host are reduced when the last of them is ready. Where all ranks are on one host, gradients of up
+// to 8 KB in its memory, in no group and not compressed, are packed, and reduced at synchronize().)
 //
 //     hvd::GradientReducer reducer({.op = hvd::Average});
 //     for (auto& parameter : model) reducer.add(parameter.name, parameter.gradient);

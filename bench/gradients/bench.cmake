@@ -1,0 +1,3 @@
+add_executable(hvd_gradients_bench gradients/main.cpp)
+hvd_compile_options(hvd_gradients_bench)
+target_link_libraries(hvd_gradients_bench PRIVATE hvd)
