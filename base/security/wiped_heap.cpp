@@ -10,14 +10,8 @@
 
 #include "base/text.h"
 
-// The sanitizers have functions of their own here, which find more. Compilers name them in two
-// ways.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define HVD_HEAP_IS_WATCHED
-#endif
-#endif
-#if !defined(HVD_HEAP_IS_WATCHED) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// The sanitizers have functions of their own here, which find more.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 namespace {
 
