@@ -698,11 +698,11 @@ def test_the_example_trains_a_transformer(kind):
 
 
 CALLS_THAT_WAIT = (
-    *"init allreduce optimizer shards commit all_reduce".split(),
+    *"init allreduce optimizer commit".split(),
     *map(
         nightly,
-        "torch_allreduce barrier join broadcast_object allgather_object add_process_set run "
-        "init_process_group reconfigure reconfigure_in_time".split(),
+        "torch_allreduce barrier join broadcast_object allgather_object add_process_set run shards "
+        "init_process_group all_reduce reconfigure reconfigure_in_time".split(),
     ),
 )
 
@@ -790,12 +790,12 @@ hvd.barrier()
 
 
 @pytest.mark.parametrize("what", [nightly(end) if "torch" in ENDS[end] else end for end in ENDS])
-@pytest.mark.parametrize("shutdown", [False, True])
+@pytest.mark.parametrize("shutdown", [False, nightly(True)])
 def test_the_interpreter_ends_in_order_with(what, shutdown):
     text = "import numpy as np, hvd\nhvd.init()\n" + ENDS[what]
     if shutdown:
         text += "hvd.shutdown()\n"
-    for _ in range(int(os.environ.get("HVD_TEST_REPEATS", "2"))):
+    for _ in range(int(os.environ.get("HVD_TEST_REPEATS", "1"))):
         job = run_job("-np", 2, sys.executable, "-c", text)
         assert job.returncode == 0, job.stdout + job.stderr
 

@@ -119,8 +119,10 @@ def train(lost_rank, how, shuts_down):
     return result
 
 
-@pytest.mark.parametrize("lost_rank", [0, 1, 2])
-@pytest.mark.parametrize(("how", "shuts_down"), [("raise", False), ("raise", True), ("kill", True)])
+@pytest.mark.parametrize(
+    ("lost_rank", "how", "shuts_down"),
+    [(0, "raise", False), (1, "raise", True), (2, "kill", True), (0, "kill", True)],
+)
 def test_the_results_of_an_elastic_job_are_those_of_its_last_world(lost_rank, how, shuts_down):
     results = hvd.run(
         train,
