@@ -119,10 +119,7 @@ void GradientList::check_memory(const Gradient& gradient) const {
 }
 
 void GradientList::move(Gradient& gradient, const TensorView& tensor) {
-  const auto& before = gradient.tensor;
-  const bool is_alike =
-      tensor.type == before.type && tensor.shape == before.shape && tensor.device == before.device;
-  if (!is_alike) {
+  if (!is_alike(tensor, gradient.tensor)) {
     Gradient moved{.name = gradient.name,
                    .tensor = tensor,
                    .sparse = gradient.sparse,

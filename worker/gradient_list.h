@@ -56,6 +56,11 @@ template <typename... Why>
   throw InvalidArgumentError(cat("GradientReducer: ", why...));
 }
 
+// But for where it lies.
+inline bool is_alike(const TensorView& a, const TensorView& b) {
+  return a.type == b.type && a.shape == b.shape && a.device == b.device;
+}
+
 class GradientList {
  public:
   // Throws InvalidArgumentError if the options contradict each other.

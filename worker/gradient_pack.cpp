@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include <hvd/shared_memory.h>
-
 namespace hvd::worker {
 
 GradientPack::Mark GradientPack::mark(std::optional<std::uint64_t> digest) {
@@ -31,7 +29,7 @@ GradientPack::Part& GradientPack::part_for(DataType type) {
   const auto found = std::find_if(parts_.begin(), parts_.end(),
                                   [&](const auto& part) { return part->memory.type() == type; });
   if (found != parts_.end()) return **found;
-  parts_.push_back(std::make_shared<Part>(Part{empty({0}, type), {}}));
+  parts_.push_back(std::make_shared<Part>(Part{Tensor({0}, type), {}}));
   return *parts_.back();
 }
 
@@ -48,7 +46,7 @@ void GradientPack::fill(GradientList& list) {
   for (const auto& part : parts_) {
     std::int64_t elements = 0;
     for (const auto index : part->members) elements += list.all()[index].tensor.elements();
-    if (part->memory.elements() != elements) part->memory = empty({elements}, part->memory.type());
+    if (part->memory.elements() != elements) part->memory = Tensor({elements}, part->memory.type());
 
     auto* to = static_cast<std::byte*>(part->memory.data());
     for (const auto index : part->members) {

@@ -32,6 +32,7 @@ using worker::Gradient;
 using worker::GradientGroup;
 using worker::GradientList;
 using worker::GradientPack;
+using worker::is_alike;
 using worker::refuse_gradient;
 using worker::Room;
 using worker::SparseRows;
@@ -116,6 +117,7 @@ class GradientReducer::Impl {
   bool agree_until(TimePoint deadline, Lock& lock);
   void agree_on_pack();
   bool packs();
+  void let_packable_go();
   void send_missing();
   void send_pack();
   bool reduce_until(TimePoint deadline, Lock& lock);
@@ -187,7 +189,13 @@ void GradientReducer::Impl::ready(std::size_t index, const TensorView* where,
     refuse_gradient("\"", gradient.name, "\" was added as a ", gradient.sparse ? "sparse" : "dense",
                     " gradient");
   }
-  if (where != nullptr) list_.move(gradient, *where);
+  if (where != nullptr) {
+    if (step_ == Step::filling && packs() && gradient.packable &&
+        !is_alike(*where, gradient.tensor)) {
+      refuse_gradient("\"", gradient.name, "\" is not as other ranks have it");
+    }
+    list_.move(gradient, *where);
+  }
   list_.check_memory(gradient);
 
   list_.close();
@@ -231,6 +239,10 @@ void GradientReducer::Impl::complete(std::size_t index) {
   auto& gradient = list_.at(index);
   GradientGroup* const group =
       gradient.group == worker::kNoGroup ? nullptr : &list_.group(gradient.group);
+  // An event is for the collective to wait for. After the agreement the pack waits for it.
+  if (step_ == Step::collecting && gradient.packable && !gradient.events.empty() && packs()) {
+    let_packable_go();
+  }
   const bool may_go = !(gradient.packable && packs()) && (!group || group->incomplete == 1);
   if (may_go) deferred_.push_back(index);
   const bool is_last = complete_ + 1 == list_.all().size();
@@ -448,9 +460,13 @@ bool GradientReducer::Impl::agree_until(TimePoint deadline, Lock& lock) {
 
 // Without an agreement those that have waited for it go alone.
 void GradientReducer::Impl::agree_on_pack() {
-  const bool is_agreed = GradientPack::is_agreed(std::span(*flags_).subspan(list_.all().size()));
-  const bool have_waited = std::exchange(packs_, is_agreed).value_or(false);
-  if (is_agreed || !have_waited) return;
+  if (!packs()) return;  // no rank does then
+  if (!GradientPack::is_agreed(std::span(*flags_).subspan(list_.all().size()))) let_packable_go();
+}
+
+// Nothing is packed in this step.
+void GradientReducer::Impl::let_packable_go() {
+  packs_ = false;
   for (std::size_t i = 0; i < list_.all().size(); ++i) {
     const auto& gradient = list_.all()[i];
     if (gradient.packable && gradient.complete) deferred_.push_back(i);

@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,6 +33,7 @@ std::vector<std::size_t> own_order(std::size_t count) {
   return order;
 }
 
+// Of one gradient, and of several, which are packed.
 void options() {
   const auto reduced = [](const hvd::GradientReducerOptions& options) {
     hvd::GradientReducer reducer(options);
@@ -37,6 +41,13 @@ void options() {
     reducer.add("w", gradient);
     reducer.ready("w");
     reducer.synchronize();
+
+    hvd::GradientReducer several(options);
+    std::vector<Floats> gradients(3, Floats(3, own()));
+    for (std::size_t i = 0; i < 3; ++i) several.add(std::to_string(i), gradients[i]);
+    for (std::size_t i = 0; i < 3; ++i) several.ready(i);
+    several.synchronize();
+    for (const auto& one : gradients) same(one, gradient, "one of several");
     return gradient;
   };
   same(reduced({}), Floats(3, average()), "average");
@@ -240,11 +251,13 @@ void passes() {
   hvd::GradientReducer mean(
       {.name = "mean", .backward_passes_per_step = 2, .average_over_passes = true});
   Floats twice(2, 2 * own());
+  Floats too(2, 2 * own());
   mean.add("w", twice);
-  mean.ready(0);
-  mean.ready(0);
+  mean.add("v", too);
+  for (const std::size_t index : {0, 1, 0, 1}) mean.ready(index);
   mean.synchronize();
   same(twice, Floats(2, average()), "averaged over passes");
+  same(too, Floats(2, average()), "averaged over passes");
 }
 
 // A rank has any number of shards, or none, and the average is that over all of them.
@@ -254,11 +267,15 @@ void over_shards() {
     hvd::GradientReducer reducer(
         {.name = "shards", .shards = shards, .backward_passes_per_step = std::max(1, own.size())});
     Floats gradient(2);
+    Floats other(1);
     reducer.add("w", gradient);
     reducer.add_sparse("rows", {nullptr, {3, 1}, hvd::DataType::float32});
+    reducer.add("v", other);
     for (const int shard : own) {
       for (auto& value : gradient) value += static_cast<float>(shard + 1);
+      other[0] += static_cast<float>(shard + 1);
       reducer.ready("w");
+      reducer.ready("v");
       std::vector<std::int64_t> index{1};
       Floats value{static_cast<float>(shards)};
       reducer.ready("rows", {index, hvd::shaped(value, {1, 1})});
@@ -266,6 +283,7 @@ void over_shards() {
     reducer.synchronize();
     // The sum of 1, 2 ... is divided by their number.
     same(gradient, Floats(2, static_cast<float>(shards + 1) / 2), "over shards");
+    same(other, Floats(1, static_cast<float>(shards + 1) / 2), "over shards");
     const auto rows = reducer.reduced(1);
     float sum = 0;
     for (std::int64_t i = 0; i < rows.values.elements(); ++i) {
@@ -354,10 +372,14 @@ void sets() {
   if (!first.included()) return;
   hvd::GradientReducer reducer({.op = hvd::Sum, .process_set = first});
   Floats gradient(2, 1);
+  Floats other(2, 1);
   reducer.add("w", gradient);
+  reducer.add("v", other);
   reducer.ready("w");
+  reducer.ready("v");
   reducer.synchronize();
   same(gradient, Floats(2, static_cast<float>(first.size())), "of the set");
+  same(other, Floats(2, static_cast<float>(first.size())), "of the set");
 }
 
 // Many threads, each with gradients of its own.
@@ -479,23 +501,116 @@ void small() {
   }
 }
 
+class Come final : public hvd::ReadyEvent {
+ public:
+  bool ready() const override { return true; }
+  void wait() override {}
+};
+
+// A gradient with an event goes out at once, and those that were to be packed go with it.
+void packed_but_for_events() {
+  hvd::GradientReducer reducer({.name = "events"});
+  std::vector<Floats> gradients(3, Floats(3, own()));
+  for (std::size_t i = 0; i < 3; ++i) reducer.add(std::to_string(i), gradients[i]);
+  reducer.ready(0);
+  reducer.ready(1, std::make_shared<Come>());
+  reducer.ready(2);
+  hvd::barrier();
+  for (const auto& gradient : gradients) same(gradient, Floats(3, average()), "with an event");
+  reducer.synchronize();
+  for (const auto& gradient : gradients) same(gradient, Floats(3, average()), "once");
+}
+
+// Two at a time, which ranks end in different orders, and whose memory is gone before the next
+// step.
+void packed_by_two() {
+  hvd::GradientReducer first({.name = "first"});
+  hvd::GradientReducer second({.name = "second", .op = hvd::Sum});
+  for (const std::string name : {"a", "b"}) {
+    first.add(name, {nullptr, {1}, hvd::DataType::float32});
+    second.add(name, {nullptr, {1}, hvd::DataType::float32});
+  }
+  for (int step = 0; step < 3; ++step) {
+    std::vector<Floats> gradients(4, Floats(static_cast<std::size_t>(step + 1), own()));
+    for (std::size_t i = 0; i < 2; ++i) {
+      first.ready(i, gradients[i]);
+      second.ready(i, gradients[2 + i]);
+    }
+    const auto end = [](hvd::GradientReducer& reducer) {
+      return reducer.synchronized() || reducer.synchronize_for(std::chrono::milliseconds(1));
+    };
+    auto& earlier = hvd::rank() % 2 == 0 ? first : second;
+    auto& later = hvd::rank() % 2 == 0 ? second : first;
+    for (bool done = false; !done;) {
+      const bool is_ended = end(earlier);
+      done = end(later) && is_ended;
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+      same(gradients[i][0], average(), "of the first");
+      same(gradients[2 + i].back(), sum(), "of the second");
+    }
+    first.next_step();
+    second.next_step();
+  }
+}
+
+// Ranks have agreed on what is packed when they hear what they lack.
+void packed_after_it_was_missing() {
+  hvd::GradientReducer reducer({.name = "missing"});
+  Floats used(2, own());
+  Floats rare(3, own());
+  reducer.add("used", used);
+  reducer.add("rare", rare);
+  reducer.ready("used");
+  if (hvd::rank() == 0) reducer.ready("rare");
+  std::vector<std::size_t> missing;
+  while (!reducer.missing_for(std::chrono::seconds(1), missing)) {
+  }
+  if (hvd::rank() != 0) {
+    Floats longer(4);
+    check::throws<Error>("another shape", {"\"rare\" is not as other ranks have it"},
+                         [&] { reducer.ready(1, longer); });
+    reducer.ready(1, rare, std::make_shared<Come>());
+  }
+  reducer.synchronize();
+  same(used, Floats(2, average()), "used");
+  same(rare, Floats(3, average()), "rare");
+}
+
+// Whether the timeline that rank 0 writes shows a gradient alone, for all ranks.
+bool is_one_in_timeline(const char* file) {
+  Floats found(1, 0);
+  if (hvd::rank() == 0) {
+    std::ifstream timeline(file);
+    const std::string text{std::istreambuf_iterator<char>(timeline), {}};
+    found[0] = text.find("gradient.5") == std::string::npos ? 0 : 1;
+  }
+  hvd::broadcast(found);
+  return found[0] != 0;
+}
+
 // Small ones are packed: none goes before synchronize(). Where a timeline is recorded, which begins
 // some steps after init(), each goes alone.
 void packed() {
   hvd::init();
-  const bool is_recorded = std::getenv("HVD_TIMELINE") != nullptr;
+  const char* const recorded = std::getenv("HVD_TIMELINE");
   hvd::GradientReducer reducer;
   std::vector<Floats> gradients(6, Floats(3));
   for (std::size_t i = 0; i < gradients.size(); ++i) reducer.add(std::to_string(i), gradients[i]);
-  for (int step = 0; step < (is_recorded ? 200 : 3); ++step) {
+  for (int step = 0; recorded == nullptr ? step < 3 : !is_one_in_timeline(recorded); ++step) {
     for (auto& gradient : gradients) gradient.assign(3, own());
     for (std::size_t i = 0; i < gradients.size(); ++i) reducer.ready(i);
     hvd::barrier();  // comes after what was sent before it
     for (const auto& gradient : gradients) {
-      if (!is_recorded) same(gradient, Floats(3, own()), "before synchronize()");
+      if (recorded == nullptr) same(gradient, Floats(3, own()), "before synchronize()");
     }
     reducer.synchronize();
     for (const auto& gradient : gradients) same(gradient, Floats(3, average()), "reduced");
+  }
+  if (recorded == nullptr) {
+    packed_but_for_events();
+    packed_by_two();
+    packed_after_it_was_missing();
   }
   check::say_ok();
   hvd::shutdown();

@@ -2,7 +2,8 @@
 // reduces it over all ranks while the others are still being computed. (Where all ranks are on one
 // host and outnumber its cores, the two would only take turns: there gradients in the memory of the
 // host are reduced when the last of them is ready. Where all ranks are on one host, gradients of up
-// to 8 KB in its memory, in no group and not compressed, are packed, and reduced at synchronize().)
+// to 8 KB in its memory, in no group, not compressed, and ready without an event, are packed, and
+// reduced at synchronize().)
 //
 //     hvd::GradientReducer reducer({.op = hvd::Average});
 //     for (auto& parameter : model) reducer.add(parameter.name, parameter.gradient);
@@ -120,7 +121,8 @@ class HVD_API GradientReducer {
 
   // The gradients that other ranks have in this step, and this one has not. Blocks until all ranks
   // have called it, or synchronize(). Until synchronize() has returned, ready() takes these only:
-  // it is for callers that have no memory for a gradient before it is needed. For at most so long:
+  // it is for callers that have no memory for a gradient before it is needed; type and shape are
+  // those of the other ranks, or it may throw InvalidArgumentError. For at most so long:
   // false, and it goes on; the next call waits for the rest. Throws as synchronize() does.
   bool missing_for(std::chrono::milliseconds timeout, std::vector<std::size_t>& indices);
 
