@@ -64,5 +64,5 @@ else()
   endforeach()
   list(REMOVE_DUPLICATES libraries)
   hvd_test(hvd_corpus_test fuzz/corpus_test.cpp ${sources}
-    LIBRARIES ${libraries} hvd_base DEFINITIONS "HVD_FUZZ_TARGETS=${names}" LABELS unit asan)
+    LIBRARIES ${libraries} hvd_base DEFINITIONS "HVD_FUZZ_TARGETS=${names}" LABELS unit asan once)
 endif()

@@ -119,9 +119,20 @@ def train(lost_rank, how, shuts_down):
     return result
 
 
+WAYS = [
+    (rank, how, shuts_down)
+    for rank in range(3)
+    for how, shuts_down in (("raise", False), ("raise", True), ("kill", True))
+]
+BY_DAY = [(0, "raise", False), (1, "raise", True), (2, "kill", True), (0, "kill", True)]
+
+
 @pytest.mark.parametrize(
     ("lost_rank", "how", "shuts_down"),
-    [(0, "raise", False), (1, "raise", True), (2, "kill", True), (0, "kill", True)],
+    [
+        *BY_DAY,
+        *(pytest.param(*way, marks=pytest.mark.nightly) for way in WAYS if way not in BY_DAY),
+    ],
 )
 def test_the_results_of_an_elastic_job_are_those_of_its_last_world(lost_rank, how, shuts_down):
     results = hvd.run(

@@ -50,13 +50,15 @@ foreach(file numpy_memory torch_memory torch_state)
 endforeach()
 hvd_python_test(getting_started TIMEOUT 500 LABELS e2e
   COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/getting_started_test.py)
-foreach(file init channel loaders package run)
+foreach(file init channel loaders package)
   hvd_python_test(${file} TIMEOUT 300 LABELS e2e COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)
 endforeach()
-hvd_python_test(shards_jobs TIMEOUT 600 LABELS e2e
-  COMMAND ${pytest} -m "not nightly" ${CMAKE_CURRENT_LIST_DIR}/shards_jobs_test.py)
-hvd_python_test(shards_jobs_nightly TIMEOUT 600 LABELS nightly
-  COMMAND ${pytest} -m nightly ${CMAKE_CURRENT_LIST_DIR}/shards_jobs_test.py)
+foreach(file run shards_jobs)
+  hvd_python_test(${file} TIMEOUT 600 LABELS e2e
+    COMMAND ${pytest} -m "not nightly" ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)
+  hvd_python_test(${file}_nightly TIMEOUT 600 LABELS nightly
+    COMMAND ${pytest} -m nightly ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)
+endforeach()
 hvd_python_test(torch_import TIMEOUT 900 LABELS e2e COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/torch_import_test.py)
 hvd_python_test(jobs TIMEOUT 600 LABELS e2e COMMAND ${pytest} -m "not nightly" ${CMAKE_CURRENT_LIST_DIR}/jobs_test.py)
 hvd_python_test(jobs_nightly TIMEOUT 900 LABELS nightly COMMAND ${pytest} -m nightly ${CMAKE_CURRENT_LIST_DIR}/jobs_test.py)

@@ -12,7 +12,7 @@ hvd_test(hvd_rendezvous_test
   rendezvous/store_test.cpp
   rendezvous/target_test.cpp
   LIBRARIES hvd_rendezvous hvd_rendezvous_client
-  LABELS unit asan)
+  LABELS unit asan once)
 
 # The code behind `hvdrun rendezvous`, as a process of its own for standalone_test.cpp.
 add_executable(hvd_rendezvous_standalone rendezvous/standalone_main.cpp)

@@ -82,7 +82,7 @@ hvd_test(hvd_transport_test
   runtime/transport/transport_tamper_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base gloo
-  LABELS unit asan tsan
+  LABELS unit asan once tsan
   TIMEOUT 300)
 
 # A program of its own: it counts, and refuses, allocations.
@@ -90,7 +90,7 @@ hvd_test(hvd_transport_memory_test
   runtime/transport/transport_memory_test.cpp
   runtime/tsan_options.cpp
   LIBRARIES hvd_runtime hvd_base gloo
-  LABELS unit asan)
+  LABELS unit asan once)
 
 # Memory that the ranks of a host share, and what is done in it.
 hvd_test(hvd_shm_test

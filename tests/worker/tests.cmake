@@ -23,9 +23,9 @@ hvd_test(hvd_api_test
 hvd_test(hvd_shards_test
   worker/shards/tree_test.cpp
   LIBRARIES hvd_worker
-  LABELS unit asan)
+  LABELS unit asan once)
 
-hvd_test(hvd_gradient_pack_test worker/gradient_pack_test.cpp LIBRARIES hvd_worker LABELS unit asan)
+hvd_test(hvd_gradient_pack_test worker/gradient_pack_test.cpp LIBRARIES hvd_worker LABELS unit asan once)
 
 hvd_test(hvd_launch_test
   worker/launch/launched_world_test.cpp

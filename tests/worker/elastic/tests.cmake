@@ -30,7 +30,7 @@ hvd_test(hvd_elastic_test
   worker/process/world_change_test.cpp
   worker/process/world_follower_test.cpp
   LIBRARIES hvd_test_gpus hvd_worker hvd_rendezvous hvd_asio hvd_base nlohmann_json::nlohmann_json
-  LABELS unit asan tsan
+  LABELS unit asan once tsan
   TIMEOUT 300)
 add_dependencies(hvd_elastic_test hvd_elastic_program)
 
