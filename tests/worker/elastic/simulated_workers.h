@@ -350,7 +350,7 @@ class SimulatedWorkers {
   CommitId mark_;
   std::uint64_t mark_version_ = 0;
   std::map<driver::HostIndex, std::vector<Kept>> agent_memory_;  // that no worker has
-  std::map<driver::HostIndex, CommitId> agent_marks_;  // made without a driver
+  std::map<driver::HostIndex, CommitId> agent_marks_;            // made without a driver
 };
 
 }  // namespace hvd
