@@ -65,7 +65,6 @@ std::vector<Action> Job::step(const Event& event, TimePoint now) {
   const auto held_up = time_.look(now);
   clock_ = now;
   now_ = time_.own(now);
-  has_judged_ = false;
   const bool routine = is_routine(event);
   const std::pair before{state_, init_watch_.is_waiting()};
   if (held_up) on_hold_up(*held_up);

@@ -86,11 +86,9 @@ class Job {
   // while this process is held up.
   std::vector<Action> step(const Event& event, TimePoint now);
 
-  // The last step has only noted that an agent lives or that time has passed. Of such steps the
-  // last ones count: of each host, and the last that has_judged().
+  // The last step has only noted that an agent lives or that time has passed. Of such steps in a
+  // row the last one counts, and the last word of each host.
   bool was_routine() const { return was_routine_; }
-  // The last step has looked for hosts that are silent.
-  bool has_judged() const { return has_judged_; }
 
   // When a Tick is due; kNever if nothing has a deadline, and hold-ups are not looked for.
   TimePoint next_deadline() const;
@@ -484,7 +482,6 @@ class Job {
   // The step under way.
   TimePoint clock_{};
   TimePoint now_{};  // in the job's own time, as all that is kept of it
-  bool has_judged_ = false;
   std::vector<Action> actions_;
   std::vector<std::size_t> launches_;  // decided, and said when the worlds are
   bool was_routine_ = false;           // the last one

@@ -303,11 +303,13 @@ void Job::on(const event::Heard& event) {
 
 void Job::on(const event::Unserved& event) { hosts_.heartbeats().excuse(event.host, now_); }
 
+// The looks for silent hosts in the stretch have found none. The next tick looks again, earlier
+// than it may have to, which changes nothing either: a verdict comes at the first tick at which it
+// is due.
 void Job::on(const event::Quiet& event) {
   Heartbeats& heartbeats = hosts_.heartbeats();
   for (const auto& [host, ago] : event.heard) heartbeats.hear(host, time_.own(clock_ - ago));
   for (const auto& [host, ago] : event.unserved) heartbeats.excuse(host, time_.own(clock_ - ago));
-  if (event.judged) on_silence();
 }
 
 void Job::say_heard(HostIndex host) {
@@ -319,7 +321,6 @@ void Job::on_silence() {
   Heartbeats& heartbeats = hosts_.heartbeats();
   const std::string limit = seconds_text(options_.heartbeat_timeout);
   if (heartbeats.next_look() > now_) return;
-  has_judged_ = true;
 
   const auto judgement = heartbeats.judge(now_);
   if (judgement.delay_begins) {

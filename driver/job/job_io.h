@@ -227,7 +227,6 @@ struct Quiet {
   };
   std::vector<Word> heard;  // the last Heard of each host
   std::vector<Word> unserved;
-  bool judged = false;  // it ends with a look for hosts that are silent
 };
 // Time has passed; due at next_deadline() and harmless at any time. All links were looked at
 // before: an agent of which neither Heard nor Unserved was told has nothing unread and was asked in

@@ -87,32 +87,23 @@ std::string journal_line(const Event& event, const std::vector<Action>& actions,
   return line_of(json);
 }
 
-void JournalLines::add_to_stretch(const Event& event, bool has_judged, TimePoint now) {
-  since_.end = now;
-  if (const auto* const heard = std::get_if<event::Heard>(&event)) since_.heard[heard->host] = now;
-  if (const auto* const unserved = std::get_if<event::Unserved>(&event)) {
-    since_.unserved[unserved->host] = now;
+void JournalLines::add_to_stretch(const Event& event, TimePoint now) {
+  quiet_until_ = now;
+  if (const auto* const heard = std::get_if<event::Heard>(&event)) heard_[heard->host] = now;
+  if (const auto* const behind = std::get_if<event::Unserved>(&event)) {
+    unserved_[behind->host] = now;
   }
-  if (!has_judged) return;
-
-  // The newer ones stand for the older ones.
-  since_.heard.merge(judged_.heard);
-  since_.unserved.merge(judged_.unserved);
-  judged_ = std::exchange(since_, {});
 }
 
 std::string JournalLines::rest() {
-  std::string lines;
-  for (Stretch* const stretch : {&judged_, &since_}) {
-    const auto [heard, unserved, end] = std::exchange(*stretch, {});
-    if (!end) continue;
-    event::Quiet quiet;
-    for (const auto& [host, at] : heard) quiet.heard.push_back({host, *end - at});
-    for (const auto& [host, at] : unserved) quiet.unserved.push_back({host, *end - at});
-    quiet.judged = stretch == &judged_;
-    lines += journal_line(quiet, {}, {}, *end, {});
+  const auto end = std::exchange(quiet_until_, std::nullopt);
+  if (!end) return {};
+  event::Quiet quiet;
+  for (const auto& [host, at] : std::exchange(heard_, {})) quiet.heard.push_back({host, *end - at});
+  for (const auto& [host, at] : std::exchange(unserved_, {})) {
+    quiet.unserved.push_back({host, *end - at});
   }
-  return lines;
+  return journal_line(quiet, {}, {}, *end, {});
 }
 
 std::string JournalLines::step(const Event& event, const std::vector<Action>& actions,
@@ -122,9 +113,8 @@ std::string JournalLines::step(const Event& event, const std::vector<Action>& ac
     written_ = now;
     return rest() + journal_line(event, actions, job.hosts(), now, wall_time);
   }
-  add_to_stretch(event, job.has_judged(), now);
-  // Not between a look for silent hosts and what was heard before it.
-  if (!job.has_judged() || now - written_ < kMark) return {};
+  add_to_stretch(event, now);
+  if (now - written_ < kMark) return {};
   written_ = now;
   return journal_line(event::Quiet{}, {}, {}, now, {});
 }

@@ -4,9 +4,9 @@
 // driver/journal/replay.h goes through it again. docs/events.md describes it.
 //
 // Steps that only note that time passes or that agents live are far more than all others. What
-// counts of a stretch of them is in one line, or two (event::Quiet), which are written when the
-// stretch ends. Meanwhile a short one says once a minute that time passes, so that it grows by some
-// 5 KB an hour while nothing happens, whatever the number of hosts.
+// counts of a stretch of them is in one line (event::Quiet), which is written when the stretch
+// ends. Meanwhile a short one says once a minute that time passes, so that the file grows by some 4
+// KB an hour while nothing happens, whatever the number of hosts.
 //
 // For one thread, which never waits for the file: another one writes it (base/background.h).
 #pragma once
@@ -56,15 +56,12 @@ class JournalLines {
   std::string rest();
 
  private:
-  using Words = std::map<HostIndex, TimePoint>;
-  void add_to_stretch(const Event& event, bool has_judged, TimePoint now);
+  void add_to_stretch(const Event& event, TimePoint now);
 
-  // Up to the last look for hosts that are silent, and since.
-  struct Stretch {
-    Words heard;
-    Words unserved;
-    std::optional<TimePoint> end;
-  } judged_, since_;
+  // Of the stretch that goes on: the last word of each host.
+  std::map<HostIndex, TimePoint> heard_;
+  std::map<HostIndex, TimePoint> unserved_;
+  std::optional<TimePoint> quiet_until_;
   TimePoint written_{};  // the last line
 };
 

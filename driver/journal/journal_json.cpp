@@ -176,7 +176,7 @@ static void from_json(const Json& json, Quiet::Word& word) {
   json.at(0).get_to(word.host);
   json.at(1).get_to(word.ago);
 }
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Quiet, heard, unserved, judged)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Quiet, heard, unserved)
 
 }  // namespace event
 
