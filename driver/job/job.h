@@ -311,6 +311,7 @@ class Job {
                const std::vector<Newcomer>& newcomers);
   void take_into_force(WorldDocument world);
   void fall_short(std::size_t there);
+  void wait_for_workers(const std::string& why);
   // Counts a world because of failures, and ends the job if it has had as many as it may.
   bool reset_is_one_too_many();
   // There is too little room, though all that rests came back.
@@ -335,10 +336,12 @@ class Job {
   bool nobody_is_left() const;
   void all_are_gone();
 
-  // job_kept_state.cpp: all members are lost
+  // job_kept_state.cpp: all members are lost, or all that had the state
   CommitId newest_kept() const;
   bool has_lost_agents() const;
+  bool lacks_state() const;
   bool goes_on_from_agents();
+  void wait_for_keeper(const CommitId& newest);
   bool start_keeper(const CommitId& newest);
 
   void await_commits_of_those_who_left();

@@ -1,5 +1,6 @@
 // An elastic job whose agents keep what their workers have committed (--keep-state-in-agents), and
-// all members of whose world are lost: the next world begins with what the agents have.
+// all members of whose world are lost, or all that had the state: the next world begins with what
+// the agents have.
 #include <algorithm>
 #include <utility>
 
@@ -33,15 +34,25 @@ bool Job::has_lost_agents() const {
   });
 }
 
-// False: it goes on no more.
+// Members are lost, and of those that are left none is known to have the state: the world had not
+// got to the end of a step yet.
+bool Job::lacks_state() const {
+  const MembershipCount now = count_members();
+  if (state_ == JobState::ending || now.lost.empty()) return false;
+  return std::none_of(workers_.live().begin(), workers_.live().end(), [this](std::size_t index) {
+    return workers_[index].has_state && workers_[index].membership == MemberStatus::member;
+  });
+}
+
+// The members are lost that had the state. False: nobody has it any more.
 bool Job::goes_on_from_agents() {
   const bool may_go_on = options_.elastic.keeps_state_in_agents && state_ != JobState::ending &&
                          !is_to_suspend() && failures_.state_lost_with().empty();
   const CommitId newest = newest_kept();
   if (!may_go_on || (newest.none() && has_lost_agents())) return false;
-  if (std::exchange(in_vain_.generation, worlds_.generation()) != worlds_.generation()) {
-    const bool has_committed = std::exchange(in_vain_.commit, newest) < newest;
-    if (has_committed) in_vain_.worlds = 0;
+  if (std::exchange(in_vain_.commit, newest) < newest) in_vain_.worlds = 0;
+  const bool is_lost = nobody_is_left();
+  if (is_lost && std::exchange(in_vain_.generation, worlds_.generation()) != worlds_.generation()) {
     if (in_vain_.worlds++ == kMostWorldsInVain) return false;
     notice(cat("no worker of the world is left: others go on from ",
                newest.none() ? std::string("the beginning, since nothing was committed")
@@ -55,18 +66,20 @@ bool Job::goes_on_from_agents() {
       return has_state && one.membership == as && !one.is_to_leave();
     });
   };
-  const bool is_needed =
-      !newest.none() && !is_there(MemberStatus::standby) && !is_there(MemberStatus::joining);
+  const auto is_ready = [&] {
+    return is_there(MemberStatus::standby) || is_there(MemberStatus::member);
+  };
+  const bool is_needed = !newest.none() && !is_ready() && !is_there(MemberStatus::joining);
   if (is_needed && !start_keeper(newest)) {
-    fall_short(0);  // until a slot has rested
+    wait_for_keeper(newest);  // until a slot has rested
     return true;
   }
   staff_slots();
 
   // The others that are on their way are waited for: the world begins with all of them.
   if (deadlines_.from_agents == kNever) deadlines_.from_agents = now_ + options_.start_timeout;
-  if (!is_there(MemberStatus::standby)) {
-    fall_short(0);
+  if (!is_ready()) {
+    wait_for_keeper(newest);
   } else if (count_members().joining > 0 && now_ < deadlines_.from_agents) {
     deadlines_.decision = std::min(deadlines_.decision, deadlines_.from_agents);
   } else {
@@ -74,6 +87,11 @@ bool Job::goes_on_from_agents() {
     reform_now();
   }
   return true;
+}
+
+void Job::wait_for_keeper(const CommitId& newest) {
+  wait_for_workers(newest.none() ? std::string("no worker is left")
+                                 : cat("commit ", to_text(newest), " is with agents alone"));
 }
 
 // Where the state lies a worker is started first. It takes the place of another if there are enough

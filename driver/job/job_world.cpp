@@ -42,7 +42,7 @@ void Job::decide() {
       if (grows) staff_slots();
       reform_now();
     }
-  } else {
+  } else if (!lacks_state() || !goes_on_from_agents()) {
     if (grows) staff_slots();
     reform();
   }
@@ -265,6 +265,12 @@ bool Job::can_never_be_enough() const {
 }
 
 void Job::fall_short(std::size_t there) {
+  wait_for_workers(cat(there, there == 1 ? " worker is" : " workers are",
+                       " left, and the world needs at least ", options_.elastic.limits.least,
+                       " (--min-np)"));
+}
+
+void Job::wait_for_workers(const std::string& why) {
   if (can_never_be_enough()) {
     fail_with_cause(cat("there will never be enough room again: ", short_text()));
     return;
@@ -272,9 +278,7 @@ void Job::fall_short(std::size_t there) {
   if (state_ == JobState::waiting) return;
   move(JobState::waiting);
   deadlines_.state = now_ + options_.elastic.elastic_timeout;
-  warn(cat(there, there == 1 ? " worker is" : " workers are",
-           " left, and the world needs at least ", options_.elastic.limits.least,
-           " (--min-np): waiting for replacements, at most ",
+  warn(cat(why, ": waiting for replacements, at most ",
            seconds_text(options_.elastic.elastic_timeout), " (--elastic-timeout)"));
 }
 

@@ -129,6 +129,11 @@ class SimulatedCluster : private Surroundings {
     return !driver_is_dead_ && sessions_[host].linked;
   }
   bool has_any_driver() const override { return !driver_is_dead_; }
+  bool is_usable(driver::HostIndex host) const override {
+    return !driver_is_dead_ && !takeover_ &&
+           job_->hosts()[host].state == driver::HostState::ready && !sessions_[host].gone &&
+           !is_cut_off(host);
+  }
   std::uint64_t driver() const override { return driver_; }
 
   void schedule(milliseconds after, std::function<void()> work) {

@@ -87,6 +87,8 @@ class Surroundings {
   // Its agent has a link to a driver. Else it holds its workers until the next one comes.
   virtual bool has_driver(driver::HostIndex host) const = 0;
   virtual bool has_any_driver() const = 0;
+  // The driver takes it for one that can start workers.
+  virtual bool is_usable(driver::HostIndex host) const = 0;
   // The number of the newest driver. What was sent to one before reaches nobody.
   virtual std::uint64_t driver() const = 0;
 };

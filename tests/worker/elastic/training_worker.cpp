@@ -278,6 +278,14 @@ void SimulatedWorkers::check_loss(const Process& process) {
   if (history_.newest().none()) return;
   // Frozen since it decided, and thawed when others had formed a later world: nobody hears it.
   if (history_.newest().generation > process.group) return;
+  for (const auto& [host, memory] : agent_memory_) {
+    for (const Kept& kept : memory) {
+      const bool has_it = kept.id >= history_.newest() && kept.state != TrainingHistory::kNothing;
+      if (!has_it || !surroundings_.is_usable(host)) continue;
+      history_.wrong(
+          cat("committed state lost, and the agent of host ", host, " has ", to_text(kept.id)));
+    }
+  }
   for (const Incarnation member : groups_[process.group].members) {
     if (of(member).runs && of(member).ever_whole >= history_.newest()) {
       history_.wrong(cat("committed state lost, and ", text(member), " once had ",
