@@ -126,10 +126,7 @@ void SimulatedCluster::relive() {
 
 void SimulatedCluster::find_agent(HostIndex host) {
   const bool is_given_up = job_->hosts()[host].state == driver::HostState::dropping;
-  if (is_given_up && !takeover_->was_ready(host)) {
-    sessions_.resize(std::max(sessions_.size(), host + 1));
-    return perform(action::DropAgent{host});
-  }
+  if (is_given_up && !takeover_->was_ready(host)) return perform(action::DropAgent{host});
   schedule_for_driver(options_.start_timeout, [this, host] {
     if (takeover_->looks_for(host)) perform(action::DropAgent{host});
   });

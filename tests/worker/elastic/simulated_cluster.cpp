@@ -451,6 +451,8 @@ void SimulatedCluster::perform(const action::ShutDownAgent& action) {
 // The driver gives up its own end: it needs no answer for that. The agent kills when it sees
 // the end of the link, and what is cut off when it has been silent for too long.
 void SimulatedCluster::perform(const action::DropAgent& action) {
+  // The driver that was to bring it there may have died before.
+  sessions_.resize(std::max(sessions_.size(), action.host + 1));
   schedule(dice_.up_to(10), [this, host = action.host, driver = driver_] {
     const bool was_gone = sessions_[host].gone;
     if (driver != driver_ || driver_is_dead_) {
