@@ -7,6 +7,7 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
@@ -18,12 +19,11 @@ namespace hvd {
 namespace {
 
 constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kEntryBytes = 4 + 7 * 8;  // the version, six numbers, the checksum
+constexpr std::size_t kHeadBytes = 4 + 8 * 8;   // the version, and eight numbers
 constexpr std::uint64_t kEntryDistance = 1024;  // in the first page
 // Far more than any machine has: the regions need not move when a state grows.
 constexpr std::uint64_t kRegion = std::uint64_t{1} << 44;
 constexpr std::uint64_t kSizesInRegion = kRegion / 2;
-constexpr std::uint64_t kMostParts = std::uint64_t{1} << 32;
 
 // It becomes no smaller, so that no page goes that a worker uses; and nothing else has just these.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_SEAL;
@@ -57,11 +57,37 @@ bool read_at(int file, std::uint64_t place, std::span<std::byte> bytes) {
   return true;
 }
 
-std::uint64_t checksum_of_entry(std::string_view head, std::span<const std::uint64_t> sizes) {
-  Checksum checksum;
-  checksum.add(bytes_of(head));
-  checksum.add(std::as_bytes(sizes));
-  return checksum.value();
+struct Head {
+  CommitId id;
+  std::uint64_t shape = 0;
+  std::uint64_t step = 0;
+  std::uint64_t parts = 0;
+  std::uint64_t sizes_checksum = 0;  // of the sizes of the parts, which lie in the region
+
+  std::string encode() const {
+    WireWriter out;
+    out.u32(kVersion).u64(id.generation).u64(id.sequence).u64(id.run);
+    out.u64(shape).u64(step).u64(parts).u64(sizes_checksum);
+    out.u64(checksum_of(bytes_of(out.bytes())));
+    return out.take();
+  }
+};
+
+std::optional<Head> read_head(int file, std::size_t entry) {
+  std::string text(kHeadBytes, '\0');
+  if (!read_at(file, place_of(entry), std::as_writable_bytes(std::span(text)))) return {};
+  WireReader in(text);
+  if (in.u32() != kVersion) return {};
+  Head head;
+  head.id.generation = in.u64();
+  head.id.sequence = in.u64();
+  head.id.run = in.u64();
+  head.shape = in.u64();
+  head.step = in.u64();
+  head.parts = in.u64();
+  head.sizes_checksum = in.u64();
+  if (head.encode() != text) return {};
+  return head;
 }
 
 }  // namespace
@@ -90,47 +116,33 @@ Result<StateMemory> StateMemory::open(UniqueFd file) {
 CommitId StateMemory::newest() const {
   CommitId newest;
   for (std::size_t entry = 0; entry < kEntries; ++entry) {
-    if (const auto found = read(entry)) newest = std::max(newest, found->id);
+    if (const auto head = read_head(file_.get(), entry)) newest = std::max(newest, head->id);
   }
   return newest;
 }
 
 std::optional<StateMemory::Entry> StateMemory::read(std::size_t entry) const {
-  std::string text(kEntryBytes, '\0');
-  if (!read_at(file_.get(), place_of(entry), std::as_writable_bytes(std::span(text)))) return {};
-  WireReader in(text);
-  if (in.u32() != kVersion) return {};
-  Entry found;
-  found.id.generation = in.u64();
-  found.id.sequence = in.u64();
-  found.id.run = in.u64();
-  found.shape = in.u64();
-  found.step = in.u64();
-  const auto parts = in.u64();
-  const auto checksum = in.u64();
-  if (parts > kMostParts) return {};
-  found.sizes.resize(parts);
-  const std::span sizes(found.sizes);
-  const auto place = region_begin(entry) + kSizesInRegion;
-  if (!read_at(file_.get(), place, std::as_writable_bytes(sizes))) return {};
-  const std::string_view head(text.data(), kEntryBytes - sizeof(checksum));
-  if (checksum_of_entry(head, sizes) != checksum) return {};
+  const auto head = read_head(file_.get(), entry);
+  struct stat about {};
+  if (!head || ::fstat(file_.get(), &about) != 0) return {};
+  const std::uint64_t place = region_begin(entry) + kSizesInRegion;
+  const auto file_size = static_cast<std::uint64_t>(about.st_size);
+  if (file_size < place || head->parts > (file_size - place) / sizeof(std::uint64_t)) return {};
+  Entry found{head->id, head->shape, head->step, std::vector<std::uint64_t>(head->parts)};
+  const auto bytes = std::as_writable_bytes(std::span(found.sizes));
+  if (!read_at(file_.get(), place, bytes) || checksum_of(bytes) != head->sizes_checksum) return {};
   return found;
 }
 
 Status StateMemory::write(std::size_t entry, const Entry& what) const {
-  const std::span sizes(what.sizes);
-  HVD_RETURN_IF_ERROR(
-      write_at(file_.get(), region_begin(entry) + kSizesInRegion, std::as_bytes(sizes)));
-  WireWriter out;
-  out.u32(kVersion).u64(what.id.generation).u64(what.id.sequence).u64(what.id.run);
-  out.u64(what.shape).u64(what.step).u64(sizes.size());
-  out.u64(checksum_of_entry(out.bytes(), sizes));
-  return write_at(file_.get(), place_of(entry), bytes_of(out.bytes()));
+  const auto sizes = std::as_bytes(std::span(what.sizes));
+  HVD_RETURN_IF_ERROR(write_at(file_.get(), region_begin(entry) + kSizesInRegion, sizes));
+  const Head head{what.id, what.shape, what.step, what.sizes.size(), checksum_of(sizes)};
+  return write_at(file_.get(), place_of(entry), bytes_of(head.encode()));
 }
 
 Status StateMemory::make_void(std::size_t entry) const {
-  return write_at(file_.get(), place_of(entry), bytes_of(std::string(kEntryBytes, '\0')));
+  return write_at(file_.get(), place_of(entry), bytes_of(std::string(kHeadBytes, '\0')));
 }
 
 UniqueFd StateMemory::duplicate() const {

@@ -6,7 +6,8 @@
 // The file has a page with two entries, and behind it two regions for the bytes of two states
 // (worker/elastic/store.h). Only the pages that were written are there. An entry is void while its
 // region changes, and is written when the region is whole: a worker that is killed at any moment
-// leaves at least the entry that it had before.
+// leaves at least the entry that it had before. A worker may write anything there: what an agent
+// reads takes no memory, and what the next worker reads no more than the file has.
 //
 // A value for one thread, in one process at a time.
 #pragma once
@@ -44,7 +45,7 @@ class StateMemory {
   // (ulimit -f).
   static Result<StateMemory> open(UniqueFd file);
 
-  // Of the entries that are whole; {} if none is.
+  // As the entries say, whatever the regions hold; {} if both are void or damaged.
   CommitId newest() const;
   // Nothing: it is void, damaged, or another version of hvd has written it.
   std::optional<Entry> read(std::size_t entry) const;

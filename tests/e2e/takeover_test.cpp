@@ -157,6 +157,7 @@ TEST_F(TakeoverTest, FilesOfOutputAreGoneOnWith) {
                     "localhost:1",
                     "--min-np",
                     "1",
+                    "--verbose",
                     "--output-filename",
                     directory() / "output",
                     "sh",
@@ -167,7 +168,8 @@ TEST_F(TakeoverTest, FilesOfOutputAreGoneOnWith) {
   ASSERT_TRUE(eventually([&] { return read_file(file) == "first\n"; })) << first.err();
   crash(first);
   Process& second = start(words);
-  ASSERT_TRUE(second.wait_for_error("goes on with job")) << second.err();
+  // What is said before that is lost.
+  ASSERT_TRUE(second.wait_for_error("the agent of host localhost is found again")) << second.err();
   directory_file("go");
   EXPECT_EQ(second.wait().code, 0) << second.err();
   EXPECT_EQ(read_file(file), "first\nsecond\n");

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdexcept>
+#include <string>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -47,7 +48,7 @@ TEST(StateMemory, AnEntryThatIsDamagedIsVoid) {
   const auto memory = made();
   ASSERT_TRUE(memory.write(0, {{3, 7, 0}, 11, 12, {5, 6}}).ok());
   const int file = memory.region(0).file;
-  constexpr off_t kEntryBytes = 60;
+  constexpr off_t kEntryBytes = 68;
   for (off_t at = 0; at < kEntryBytes; ++at) {
     char byte = 0;
     ASSERT_EQ(::pread(file, &byte, 1, at), 1);
@@ -57,6 +58,18 @@ TEST(StateMemory, AnEntryThatIsDamagedIsVoid) {
     ASSERT_EQ(::pwrite(file, &byte, 1, at), 1);
   }
   EXPECT_TRUE(memory.read(0));
+}
+
+// A worker may write there what no file has.
+TEST(StateMemory, AnEntryWithMorePartsThanTheFileHasIsVoid) {
+  const auto memory = made();
+  const auto other = made();
+  ASSERT_TRUE(memory.write(0, {{3, 7, 0}, 11, 12, std::vector<std::uint64_t>(1000, 1)}).ok());
+  std::string head(68, '\0');
+  ASSERT_EQ(::pread(memory.region(0).file, head.data(), head.size(), 0), 68);
+  ASSERT_EQ(::pwrite(other.region(0).file, head.data(), head.size(), 0), 68);
+  EXPECT_FALSE(other.read(0));
+  EXPECT_EQ(other.newest(), (CommitId{3, 7, 0}));
 }
 
 TEST(StateMemory, OnlyWhatIsWrittenTakesPages) {
