@@ -207,6 +207,15 @@ constexpr std::array kKnobs{
          .type = KnobType::text,
          .help = "File for the state of an elastic job that is suspended (SIGTERM): the same "
                  "command goes on from there"},
+    Knob{.flag = "state-every",
+         .config_key = "elastic.state_every_seconds",
+         .variable = "HVD_STATE_EVERY",
+         .horovod_name = "HOROVOD_STATE_EVERY",
+         .type = KnobType::real,
+         .minimum = 0.001,
+         .maximum = kYearInSeconds,
+         .help = "Seconds after which the state is written to the --state-file during training, "
+                 "too, at a commit (default: only when the job is suspended)"},
     Knob{.flag = "ledger",
          .config_key = "elastic.ledger",
          .variable = "HVD_LEDGER",

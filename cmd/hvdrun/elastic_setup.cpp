@@ -16,7 +16,8 @@ namespace {
 using std::chrono::milliseconds;
 
 // A static job has no use for these, so that giving one is an error.
-constexpr std::array<std::string_view, 16> kElasticOnly{"state-file",
+constexpr std::array<std::string_view, 17> kElasticOnly{"state-file",
+                                                        "state-every",
                                                         "keep-state-in-agents",
                                                         "replace-stragglers",
                                                         "requeue",

@@ -282,7 +282,10 @@ Status take_suspension(const SettingsReader& settings, JobSetup& setup) {
   }
   if (!setup.spec.elastic) return {};
   if (setup.slurm) setup.spec.elastic->suspended_by = {SIGTERM, SIGUSR1};
-  if (!settings.has("state-file")) return {};
+  if (!settings.has("state-file")) {
+    if (!settings.has("state-every")) return {};
+    return invalid(cat(settings.name("state-every"), ": it has no effect without --state-file"));
+  }
   setup.spec.elastic->suspended_by.insert(SIGTERM);
   setup.state_file =
       (std::filesystem::path(setup.spec.working_directory) / settings.text("state-file")).string();

@@ -40,6 +40,7 @@ hvd_test(hvd_takeover_test
   ${e2e}/job_test.cpp
   ${e2e}/kept_state_test.cpp
   ${e2e}/takeover_test.cpp
+  ${e2e}/saving_test.cpp
   LIBRARIES hvd_test_steps
   LABELS e2e
   TIMEOUT 300)

@@ -74,8 +74,7 @@ std::string Vote::encode() const {
       .u64(sizes_digest)
       .u64(shape)
       .u64(ledger.held)
-      .u64(ledger.written)
-      .u64(ledger.beginning);
+      .u64(ledger.written);
   return out.take();
 }
 
@@ -91,7 +90,6 @@ Result<Vote> Vote::decode(std::string_view bytes) {
   vote.shape = in.u64();
   vote.ledger.held = in.u64();
   vote.ledger.written = in.u64();
-  vote.ledger.beginning = in.u64();
   HVD_RETURN_IF_ERROR(in.finish("a vote"));
   return vote;
 }
@@ -173,7 +171,6 @@ Result<Resume> decide_resume(const std::vector<Vote>& votes, CommitId high_water
       resume.step = first.ledger.held;
       break;
     case Resume::From::beginning:
-      resume.step = first.ledger.beginning;
       break;
     case Resume::From::loader:
       resume.step = first.ledger.written;

@@ -45,9 +45,8 @@ Status agree(const std::vector<Prepared>& prepared);
 
 // Where a ledger is kept (worker/process/ledger.h): the numbers that it gives to commits.
 struct LedgerNumbers {
-  std::uint64_t held = 0;       // to what this rank holds
-  std::uint64_t written = 0;    // to the last one in rank 0's file
-  std::uint64_t beginning = 0;  // the same if it goes on with the file of an earlier run, else 0
+  std::uint64_t held = 0;     // to what this rank holds
+  std::uint64_t written = 0;  // to the last one in rank 0's file
 };
 
 struct Vote {
@@ -71,9 +70,10 @@ struct Resume {
     loader,     // what was committed is lost: rank 0's program loads, and all go on from there
   };
   From from = From::state;
-  CommitId id;                 // what all hold then
-  std::uint64_t bytes = 0;     // From::state: of the first holder's state, which is received
-  std::uint64_t step = 0;      // with a ledger: the number of this commit in it
+  CommitId id;              // what all hold then
+  std::uint64_t bytes = 0;  // From::state: of the first holder's state, which is received
+  // With a ledger: the number of this commit in it. From::beginning: rank 0 says it later.
+  std::uint64_t step = 0;
   std::vector<int> holders;    // ranks, ascending; of `beginning` and `loader`, rank 0
   std::vector<int> senders;    // of them the first, and all whose states have the same sizes
   std::vector<int> receivers;  // all others

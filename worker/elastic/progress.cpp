@@ -7,11 +7,11 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "base/wire.h"
 #include "worker/elastic/saved_state.h"
 
 namespace hvd::worker {
@@ -44,8 +44,11 @@ Failure agree(StateChannel& channel, const Status& own) {
   return Status(Code::invalid_argument, cat("elastic::State: rank 0 could not ", why));
 }
 
-bool is_there(const std::string& file) {
-  return !file.empty() && ::access(file.c_str(), F_OK) == 0;
+StateSaver::Write writer_to(const std::string& file) {
+  return [file](const StateToSave& state, const std::atomic<bool>& is_given_up) {
+    SaveMeter meter;
+    return save_copy(file, state, meter, is_given_up);
+  };
 }
 
 // Bytes that this rank has need not come from rank 0. Its objects may not be ready before a state
@@ -59,6 +62,16 @@ void save_own_objects(Store& store) {
 }
 
 }  // namespace
+
+Progress::Progress(elastic::StateOptions options, DeviceOptions device, StateFile state_file,
+                   Ledger* ledger)
+    : options_(std::move(options)),
+      store_(options_.mode, in_stream_of(options_, std::move(device))),
+      state_file_(std::move(state_file.name)),
+      state_lock_(state_file_, std::move(state_file.job)),
+      saver_(state_file.every,
+             state_file.write ? std::move(state_file.write) : writer_to(state_file_)),
+      ledger_(ledger) {}
 
 Status Progress::keep_in(StateMemory& memory, std::uint64_t run) {
   const auto found = store_.keep_in(memory, run);
@@ -77,6 +90,7 @@ UniqueFd Progress::leave_memory() {
 }
 
 Failure Progress::begin(CommitProtocol& protocol, bool rolls_back, EntryTimer* timer) {
+  if (protocol.channel().rank() != 0) leave_state_file();
   Resume resume;
   if (timer != nullptr) timer->begin_vote(Clock::now());
   const auto numbers = ledger_ != nullptr ? ledger_numbers(protocol) : LedgerNumbers();
@@ -119,6 +133,7 @@ Failure Progress::resume_from(CommitProtocol& protocol, const Resume& resume, bo
   // The same one may be entered again, and then goes on counting.
   if (generation_ != protocol.generation()) store_.entered(protocol.generation(), protocol.run());
   generation_ = protocol.generation();
+  if (protocol.channel().rank() == 0 && resume.from == Resume::From::state) keep_lock();
   if (resume.from == Resume::From::beginning) {
     if (auto taken = take_beginning(protocol, resume.id); !taken.ok()) return taken;
   } else if (gives) {
@@ -147,14 +162,24 @@ Failure Progress::take_beginning(CommitProtocol& protocol, const CommitId& id) {
   }
 
   const bool reads = gives && !state_file_.empty();
-  Status read = reads ? read_state() : Status();
-  const bool is_there = reads && read.ok();
-  if (read.code() == Code::not_found) read = {};
-  if (gives && read.ok() && ledger_ != nullptr) read = begin_ledger(protocol, is_there);
-  if (!read.ok()) state_lock_.release();
-  if (auto told = agree(protocol.channel(), read); !told.ok()) return told;
+  const auto found = reads ? read_state() : Result<std::uint64_t>(Status(Code::not_found, ""));
+  std::optional<std::uint64_t> taken_up;
+  if (found.ok()) taken_up = *found;
+  Status begun = found.status().code() == Code::not_found ? Status() : found.status();
+  std::uint64_t step = 0;
+  if (gives && begun.ok() && ledger_ != nullptr) {
+    const auto goes_on_from = begin_ledger(protocol, taken_up);
+    begun = goes_on_from.status();
+    if (begun.ok()) step = *goes_on_from;
+  }
+  if (!begun.ok()) state_lock_.release();
+  if (auto told = agree(protocol.channel(), begun); !told.ok()) return told;
+  if (ledger_ != nullptr) {
+    if (auto told = agree_on_step(protocol.channel(), step); !told.ok()) return told;
+  }
+  saver_.count_from(Clock::now());
   if (!gives) return {};
-  if (is_there) {
+  if (taken_up) {
     HVD_LOG(info, "the state is that of the file " << state_file_);
     store_.take_over(id);
   } else {
@@ -163,14 +188,37 @@ Failure Progress::take_beginning(CommitProtocol& protocol, const CommitId& id) {
   return {};
 }
 
-Status Progress::read_state() {
+Result<std::uint64_t> Progress::read_state() {
   HVD_RETURN_IF_ERROR(state_lock_.take());
   return read_saved_state(state_file_, store_);
 }
 
-Status Progress::begin_ledger(CommitProtocol& protocol, bool is_taken_up) {
-  const bool goes_on = is_taken_up || protocol.run() > 0;
-  return goes_on ? ledger_->last_step().status() : ledger_->begin();
+// The job may have gone further than the state in its file, whose steps come again.
+Result<std::uint64_t> Progress::begin_ledger(CommitProtocol& protocol,
+                                             std::optional<std::uint64_t> taken_up) {
+  const std::uint64_t step = taken_up.value_or(0);  // 0, too, if it was written without a ledger
+  if (step == 0) {
+    if (taken_up || protocol.run() > 0) return ledger_->last_step();
+    HVD_RETURN_IF_ERROR(ledger_->begin());
+    return step;
+  }
+  const auto last = ledger_->go_back_to(step);
+  HVD_RETURN_IF_ERROR(last.status());
+  if (*last < step) {
+    HVD_LOG(warning, "the state in " << state_file_ << " is that of step " << step
+                                     << ", and the ledger ends with step " << *last
+                                     << ": it lacks those between");
+  }
+  return step;
+}
+
+Failure Progress::agree_on_step(StateChannel& channel, std::uint64_t step) {
+  std::string bytes = WireWriter().u64(step).take();
+  auto told = channel.broadcast("step in the ledger", 0, std::as_writable_bytes(std::span(bytes)));
+  if (!told.ok()) return told;
+  origin_step_ = WireReader(bytes).u64();
+  store_.set_step(origin_step_);
+  return {};
 }
 
 LedgerNumbers Progress::ledger_numbers(CommitProtocol& protocol) {
@@ -185,8 +233,6 @@ LedgerNumbers Progress::ledger_numbers(CommitProtocol& protocol) {
   if (protocol.channel().rank() != 0) return numbers;
   // An error is told when the job begins, and else when it writes.
   if (const auto last = ledger_->last_step(); last.ok()) numbers.written = *last;
-  const bool goes_on = protocol.run() > 0 || is_there(state_file_);
-  if (goes_on) numbers.beginning = numbers.written;
   return numbers;
 }
 
@@ -194,6 +240,10 @@ LedgerNumbers Progress::ledger_numbers(CommitProtocol& protocol) {
 std::uint64_t Progress::number_of(const CommitId& id) const {
   const bool is_same_world = id.generation == origin_.generation && id.run == origin_.run;
   return origin_step_ + id.sequence - (is_same_world ? origin_.sequence : 0);
+}
+
+std::uint64_t Progress::number_in_ledger(const CommitId& id) const {
+  return ledger_ == nullptr ? 0 : number_of(id);
 }
 
 // Training does not end because a disk is full.
@@ -222,9 +272,33 @@ void Progress::keep_lock() {
   HVD_LOG(warning, "this job cannot " << taken.message());
 }
 
+void Progress::leave_state_file() {
+  saver_.give_up();
+  if (saver_.is_writing()) return;
+  saver_.clear();
+  state_lock_.release();
+}
+
+// An earlier rank 0 of this job may still write until this one has the lock. A state of a later
+// run could not be taken up again.
+void Progress::save_if_due(CommitProtocol& protocol, const CommitId& committed) {
+  if (protocol.channel().rank() != 0 || protocol.run() != 0) return;
+  const TimePoint now = Clock::now();
+  if (!saver_.is_due(now) || !state_lock_.is_held()) return;
+  saver_.begin(store_, number_in_ledger(committed), now);
+}
+
+void Progress::end_saving(bool gives_up) {
+  if (gives_up) saver_.give_up();
+  saver_.wait();
+}
+
+// What is written during training is older.
 Status Progress::keep_state(SaveMeter& meter, const std::atomic<bool>& is_given_up) {
+  end_saving(true);
   HVD_RETURN_IF_ERROR(state_lock_.take());
-  return save_state(state_file_, store_, meter, is_given_up);
+  const std::uint64_t step = number_in_ledger(store_.holds());
+  return save_state(state_file_, store_, step, meter, is_given_up);
 }
 
 Failure Progress::keep_and_tell(StateChannel& channel, SaveMeter& meter, const SaveReport& report) {
@@ -264,12 +338,17 @@ Failure Progress::suspend(CommitProtocol& protocol, SaveMeter& meter, const Save
   if (!told.ok()) return told;
   // All ranks stay until all of them know.
   (void)channel.barrier("suspended");
+  end_saving(true);
   state_lock_.release();
   return {};
 }
 
 Failure Progress::commit(CommitProtocol& protocol, const Proposal& proposal, std::string& next) {
-  if (protocol.channel().rank() == 0) keep_lock();
+  if (protocol.channel().rank() == 0) {
+    keep_lock();
+  } else {
+    leave_state_file();
+  }
   Prepared prepared;
   if (store_.mode() == elastic::CommitMode::copy) {
     prepared.id = store_.next();
@@ -289,9 +368,11 @@ Failure Progress::commit(CommitProtocol& protocol, const Proposal& proposal, std
   }
   const auto every = static_cast<std::uint64_t>(std::max(0, options_.compare_every));
   if (every != 0 && prepared.id.sequence % every == 0) prepared.checksum = store_.checksum();
-  return protocol.commit(prepared, proposal, next, [&] {
+  auto committed = protocol.commit(prepared, proposal, next, [&] {
     if (ledger_ != nullptr) write_step(prepared.id);
   });
+  if (committed.ok() && next.empty()) save_if_due(protocol, prepared.id);
+  return committed;
 }
 
 Failure Progress::sync(CommitProtocol& protocol) {
@@ -311,12 +392,15 @@ Failure Progress::sync(CommitProtocol& protocol) {
 }
 
 Failure Progress::finish(CommitProtocol& protocol) {
+  saver_.give_up();
   const auto remove_state_file = [this] {
+    saver_.wait();
     if (const Status removed = remove_state(); !removed.ok()) {
       HVD_LOG(warning, "at the end: " << removed.message());
     }
   };
   if (auto finished = protocol.finish(remove_state_file); !finished.ok()) return finished;
+  saver_.wait();
   state_lock_.release();
   forget();
   return {};

@@ -9,13 +9,16 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include <hvd/elastic.h>
 
+#include "base/clock.h"
 #include "worker/elastic/commit_protocol.h"
 #include "worker/elastic/state_lock.h"
+#include "worker/elastic/state_saver.h"
 #include "worker/elastic/store.h"
 #include "worker/process/entry_timer.h"
 #include "worker/process/ledger.h"
@@ -23,18 +26,20 @@
 
 namespace hvd::worker {
 
+// Where the state is kept in a file.
+struct StateFile {
+  std::string name = {};         // empty: nowhere
+  std::string job = {};          // the id of this job, for the lock on the file
+  Duration every = {};           // during training; 0: only when the job is suspended
+  StateSaver::Write write = {};  // during training; null: save_copy()
+};
+
 class Progress {
  public:
   // `device`: but for the stream, which the program says.
-  // `state_file`: where the state of a suspended job is; empty: it is kept nowhere. `job`: the id
-  // of this job, for the lock on that file. `ledger`: null without one.
+  // `ledger`: null without one.
   explicit Progress(elastic::StateOptions options, DeviceOptions device = {},
-                    std::string state_file = {}, std::string job = {}, Ledger* ledger = nullptr)
-      : options_(std::move(options)),
-        store_(options_.mode, in_stream_of(options_, std::move(device))),
-        state_file_(std::move(state_file)),
-        state_lock_(state_file_, std::move(job)),
-        ledger_(ledger) {}
+                    StateFile state_file = {}, Ledger* ledger = nullptr);
 
   Store& store() { return store_; }
   // A run of the program begins, with the memory that the agent holds for it (state_memory.h).
@@ -63,6 +68,9 @@ class Progress {
   runtime::Failure suspend(CommitProtocol& protocol, SaveMeter& meter, const SaveReport& report);
   // All have finished: what was committed is of no use any more.
   runtime::Failure finish(CommitProtocol& protocol);
+  // The run is over, in whatever way: the state is not being written any more. `gives_up`: the
+  // file need not have the newest one.
+  void end_saving(bool gives_up);
   // The kept states are dropped, and the objects stay as they are.
   void forget();
   void mutate(const std::function<void()>& change);
@@ -78,25 +86,35 @@ class Progress {
   // All begin with what rank 0 has: a state in the file, else what its program made.
   runtime::Failure take_beginning(CommitProtocol& protocol, const CommitId& id);
   // Rank 0's part, with the lock on the state file.
-  Status read_state();
+  Result<std::uint64_t> read_state();
   Status keep_state(SaveMeter& meter, const std::atomic<bool>& is_given_up);
   runtime::Failure keep_and_tell(StateChannel& channel, SaveMeter& meter, const SaveReport& report);
   Status remove_state();
   // The rank 0 that had the lock may be gone.
   void keep_lock();
-  // `is_taken_up`: this begins with the state of a suspended job.
-  Status begin_ledger(CommitProtocol& protocol, bool is_taken_up);
+  // Of a rank that may have been rank 0: the file is that of another rank now. A writing that is
+  // given up may need a moment longer.
+  void leave_state_file();
+  void save_if_due(CommitProtocol& protocol, const CommitId& committed);
+  // The number of the step from which the ledger goes on. `taken_up`: that of the state in the
+  // file, if all begin with it.
+  Result<std::uint64_t> begin_ledger(CommitProtocol& protocol,
+                                     std::optional<std::uint64_t> taken_up);
 
   // ---- with a ledger ----
   LedgerNumbers ledger_numbers(CommitProtocol& protocol);
   // The number of a commit since all agreed from where they go on.
   std::uint64_t number_of(const CommitId& id) const;
+  std::uint64_t number_in_ledger(const CommitId& id) const;  // 0 without one
+  // Rank 0 says from which step the ledger goes on.
+  runtime::Failure agree_on_step(StateChannel& channel, std::uint64_t step);
   void write_step(const CommitId& id);
 
   elastic::StateOptions options_;
   Store store_;
   std::string state_file_;
   StateLock state_lock_;
+  StateSaver saver_;
   bool lock_is_lost_ = false;  // another job has it
   Ledger* ledger_;
   bool ledger_has_failed_ = false;

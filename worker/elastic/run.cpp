@@ -31,13 +31,20 @@ constexpr std::chrono::milliseconds kNewerWorldTimeout{500};
 constexpr int kTimesGivenUp = 5;
 constexpr int kTimesAltered = 10;
 
+// The job, without this worker.
+bool goes_on_without_this() {
+  auto& process = ProcessWorld::instance();
+  const auto* const membership = process.membership();
+  return process.is_leaving() || (membership != nullptr && membership->is_out());
+}
+
 enum class Entered { yes, left };
 
 Entered enter_next() {
   auto& process = ProcessWorld::instance();
   const Status entered = process.enter_next();
   if (entered.ok()) return Entered::yes;
-  if (process.membership()->is_out() || process.is_leaving()) return Entered::left;
+  if (goes_on_without_this()) return Entered::left;
   throw InitError(cat("elastic::run(): ", entered.message()));
 }
 
@@ -64,6 +71,7 @@ Run::Run(State& state) : impl_(StateImpl::of(state)) {
 
 Run::~Run() {
   leave_watch_.reset();
+  impl_.end_saving(goes_on_without_this());
   impl_.leave_agent();
   ProcessWorld::instance().end_run();
   impl_.running = false;

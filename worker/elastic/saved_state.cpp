@@ -23,19 +23,20 @@ namespace hvd::worker {
 namespace {
 
 constexpr std::string_view kMagic = "hvdstate";
-constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kFixedHead = 8 + 4 + 8 + 8;  // magic, version, shape, number of parts
-constexpr std::size_t kNumber = 8;                 // bytes of a size, and of the checksum
+constexpr std::uint32_t kVersion = 2;
+// Magic, version, shape, number in the ledger, number of parts.
+constexpr std::size_t kFixedHead = 8 + 4 + 8 + 8 + 8;
+constexpr std::size_t kNumber = 8;  // bytes of a size, and of the checksum
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
 // All that stands before the checksum.
-std::string head_of(std::uint64_t shape, const std::vector<std::uint64_t>& sizes) {
+std::string head_of(const StateToSave& state) {
   WireWriter rest;
-  rest.u32(kVersion).u64(shape).u64(sizes.size());
-  for (const auto size : sizes) rest.u64(size);
+  rest.u32(kVersion).u64(state.shape).u64(state.step).u64(state.copy.sizes.size());
+  for (const auto size : state.copy.sizes) rest.u64(size);
   return std::string(kMagic) + rest.take();
 }
 
@@ -82,10 +83,10 @@ Result<StatePlace> place_of(const std::string& file) {
 }
 
 // The name counts only when the directory has it on disk.
-Status sync_directory(const StatePlace& place) {
+Status sync_directory(const StatePlace& place, const std::string& file) {
   const UniqueFd fd(::openat(place.directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd || ::fsync(fd.get()) != 0) return Status::from_errno("sync its directory", errno);
-  return {};
+  if (fd && ::fsync(fd.get()) == 0) return {};
+  return Status::from_errno(cat("sync the directory of ", file), errno);
 }
 
 // What the state is written with.
@@ -96,6 +97,11 @@ struct Writing {
   const std::atomic<bool>& is_given_up;
 };
 
+Status check_not_given_up(const Writing& writing) {
+  if (!writing.is_given_up) return {};
+  return {Code::aborted, "it was given up"};
+}
+
 // Piece by piece, each of which is on the disk before the one after the next is written: so the
 // meter moves as the disk does, and little is left for the last sync.
 Status write_pieces(int fd, const Writing& writing) {
@@ -105,7 +111,7 @@ Status write_pieces(int fd, const Writing& writing) {
       SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
   std::size_t done = 0;
   while (done < writing.bytes.size()) {
-    if (writing.is_given_up) return {Code::aborted, "it was given up"};
+    HVD_RETURN_IF_ERROR(check_not_given_up(writing));
     const std::size_t size = std::min(kPiece, writing.bytes.size() - done);
     HVD_RETURN_IF_ERROR(write_bytes(fd, writing.bytes.subspan(done, size)));
     // Errors come again with the last sync.
@@ -126,7 +132,7 @@ Status write_file(int fd, const Writing& writing) {
   HVD_RETURN_IF_ERROR(write_bytes(fd, bytes_of(checksum)));
   HVD_RETURN_IF_ERROR(write_pieces(fd, writing));
   if (::fsync(fd) != 0) return Status::from_errno("sync", errno);
-  return {};
+  return check_not_given_up(writing);
 }
 
 // None where the file system lacks O_TMPFILE, or no file can be made.
@@ -161,6 +167,7 @@ Status write_new_file(const StatePlace& place, const std::string& name, const Wr
 // The sizes of the parts, and what the checksum must be.
 struct Head {
   std::string text;
+  std::uint64_t step = 0;
   std::vector<std::uint64_t> sizes;
   std::uint64_t total = 0;
   std::uint64_t checksum = 0;
@@ -176,6 +183,7 @@ Status read_head(int fd, std::uint64_t file_size, const Store& store, Head& head
             cat("it is of version ", version, "; this hvd reads version ", kVersion)};
   }
   const auto shape = fixed.u64();
+  head.step = fixed.u64();
   const auto parts = fixed.u64();
   if (shape != store.shape() || parts != store.parts()) {
     return {Code::invalid_argument,
@@ -200,10 +208,9 @@ Status read_head(int fd, std::uint64_t file_size, const Store& store, Head& head
   return {};
 }
 
-Status read_checked(int fd, Store& store) {
+Status read_checked(int fd, Store& store, Head& head) {
   struct stat about {};
   if (::fstat(fd, &about) != 0) return Status::from_errno("look at it", errno);
-  Head head;
   HVD_RETURN_IF_ERROR(read_head(fd, static_cast<std::uint64_t>(about.st_size), store, head));
   Copy& copy = store.to_receive();
   copy.sizes = head.sizes;
@@ -249,39 +256,44 @@ Status put_in_place(const StatePlace& place, const std::string& beside) {
 
 }  // namespace
 
-Status save_state(const std::string& file, Store& store, SaveMeter& meter,
-                  const std::atomic<bool>& is_given_up) {
+Status save_copy(const std::string& file, const StateToSave& state, SaveMeter& meter,
+                 const std::atomic<bool>& is_given_up) {
   const std::string what = cat("keep the state in ", file);
-  if (!store.device().empty()) {
-    return {Code::failed_precondition, cat(what, ": tensors of a GPU cannot be kept in a file")};
-  }
   const auto place = place_of(file);
   if (!place.ok()) return place.status().with_context(what);
-  const Copy& copy = store.to_send();
-  meter.begin(std::max<std::uint64_t>(1, copy.bytes.bytes().size()));
-  const std::string head = head_of(store.shape(), copy.sizes);
+  const auto bytes = state.copy.bytes.bytes();
+  meter.begin(std::max<std::uint64_t>(1, bytes.size()));
+  const std::string head = head_of(state);
   const std::string beside = name_beside(*place);
-  const Status written =
-      write_new_file(*place, beside, {head, copy.bytes.bytes(), meter, is_given_up});
-  store.let_go();
+  const Status written = write_new_file(*place, beside, {head, bytes, meter, is_given_up});
   if (!written.ok()) {
     ::unlinkat(place->directory.get(), beside.c_str(), 0);
     return written.with_context(what);
   }
   HVD_RETURN_IF_ERROR(put_in_place(*place, beside).with_context(what));
   meter.put_in_place();
-  if (const Status synced = sync_directory(*place); !synced.ok()) {
-    HVD_LOG(warning, "the state is in " << file << ", but a crash of the machine may lose it: "
-                                        << synced.message());
+  return sync_directory(*place, file);
+}
+
+Status save_state(const std::string& file, Store& store, std::uint64_t step, SaveMeter& meter,
+                  const std::atomic<bool>& is_given_up) {
+  if (!store.device().empty()) {
+    return {Code::failed_precondition,
+            cat("keep the state in ", file, ": tensors of a GPU cannot be kept in a file")};
   }
+  const Status saved = save_copy(file, {store.shape(), step, store.to_send()}, meter, is_given_up);
+  store.let_go();
+  if (saved.ok() || !meter.read().is_in_place) return saved;
+  HVD_LOG(warning, "the state is in "
+                       << file << ", but a crash of the machine may lose it: " << saved.message());
   return {};
 }
 
-Status read_saved_state(const std::string& file, Store& store) {
+Result<std::uint64_t> read_saved_state(const std::string& file, Store& store) {
   // An obstacle to save_state() is to be known when the job begins.
   if (!store.device().empty()) {
-    return {Code::failed_precondition,
-            cat("use the state file ", file, ": it cannot hold tensors of a GPU")};
+    return Status(Code::failed_precondition,
+                  cat("use the state file ", file, ": it cannot hold tensors of a GPU"));
   }
   HVD_RETURN_IF_ERROR(check_place(file));
   // Parts of a program in Python are pickled objects, which could run anything.
@@ -290,7 +302,10 @@ Status read_saved_state(const std::string& file, Store& store) {
     const bool is_missing = fd.status().code() == Code::not_found;
     return is_missing ? fd.status() : fd.status().with_context("read the state");
   }
-  return read_checked(fd->get(), store).with_context(cat("read the state file ", file));
+  Head head;
+  HVD_RETURN_IF_ERROR(
+      read_checked(fd->get(), store, head).with_context(cat("read the state file ", file)));
+  return head.step;
 }
 
 Status remove_saved_state(const std::string& file) {

@@ -40,10 +40,12 @@ worker::DeviceOptions device_options() {
   return options;
 }
 
-std::string state_file() {
-  auto file = worker::state_file(process_environment());
-  if (!file.ok()) throw InvalidArgumentError(cat("State: ", file.status().message()));
-  return std::move(*file);
+worker::StateFile state_file() {
+  auto settings = worker::state_file(process_environment());
+  if (!settings.ok()) throw InvalidArgumentError(cat("State: ", settings.status().message()));
+  return {.name = std::move(settings->file),
+          .job = process_environment()("HVD_JOB_ID").value_or(""),
+          .every = settings->every};
 }
 
 // The world that rank 0 has been told to go over to; empty: none.
@@ -55,8 +57,7 @@ std::string proposal() {
 }  // namespace
 
 StateImpl::StateImpl(StateOptions options)
-    : progress_(std::move(options), device_options(), state_file(),
-                process_environment()("HVD_JOB_ID").value_or(""), worker::Ledger::of_process()) {}
+    : progress_(std::move(options), device_options(), state_file(), worker::Ledger::of_process()) {}
 
 template <typename Object>
 void StateImpl::add(const std::string& name, Object object) {

@@ -45,6 +45,7 @@ class StateImpl {
   bool has_inherited_end() const { return progress_.has_inherited_end(); }
   void call_back();
   void finish();
+  void end_saving(bool gives_up) { progress_.end_saving(gives_up); }
   // This run has finished, as this rank has heard from the mark alone.
   void forget() { progress_.forget(); }
   // The objects are what was committed last: commit() has thrown HostsUpdated.

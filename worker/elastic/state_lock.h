@@ -22,6 +22,8 @@ class StateLock {
   // is about to end, and a later call takes the lock. failed_precondition: another job has it, or
   // FILE.lock cannot be made. The message continues "could not".
   Status take();
+  // Whether this process has it; true, too, on a file system that has no locks.
+  bool is_held() const { return static_cast<bool>(fd_); }
   // Leaves nothing beside the state file, if this process has the lock.
   void release();
 

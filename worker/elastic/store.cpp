@@ -191,6 +191,15 @@ const Copy& Store::to_send() {
   return copies_[0];
 }
 
+void Store::copy_newest(Copy& copy) {
+  const auto newest = states_.buffer();
+  if (mode_ == CommitMode::mark || !newest) return save_into(copy);
+  const Copy& from = copies_[*newest];
+  copy.sizes = from.sizes;
+  copy.bytes.resize(from.bytes.size());
+  elastic::detail::copy_bytes(copy.bytes.bytes(), from.bytes.bytes().data());
+}
+
 Copy& Store::to_receive() { return mode_ == CommitMode::copy ? copies_[spare()] : copies_[0]; }
 
 void Store::take_over(const CommitId& id) {

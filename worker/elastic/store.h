@@ -105,6 +105,8 @@ class Store {
   void keep(const CommitId& id);
   // For others to receive. Copied for that if commits are only marked: let_go() frees it.
   const Copy& to_send();
+  // Writes the newest state there, without tensors of a GPU. Throws what the handlers throw.
+  void copy_newest(Copy& copy);
   // Where to put what is received, and what to do when it is whole: then the objects are loaded
   // from it. Until then nothing has changed.
   Copy& to_receive();

@@ -49,6 +49,11 @@ std::optional<off_t> behind_line_end(int fd, off_t end) {
   return 0;
 }
 
+// The beginning of the line that ends there; 0 at the beginning of the file.
+std::optional<off_t> line_begin(int fd, off_t end) {
+  return end == 0 ? 0 : behind_line_end(fd, end - 1);
+}
+
 // The number at the beginning of a line.
 std::optional<std::uint64_t> number_at(int fd, off_t begin) {
   std::array<char, 40> text{};
@@ -129,7 +134,7 @@ Status Ledger::look() {
   // What stands behind the last end of a line is of a writer that could not write more.
   const auto end = behind_line_end(fd_.get(), about.st_size);
   if (!end) return Status::from_errno(cat("read ", file_), errno);
-  const auto begin = *end == 0 ? 0 : behind_line_end(fd_.get(), *end - 1);
+  const auto begin = line_begin(fd_.get(), *end);
   if (!begin) return Status::from_errno(cat("read ", file_), errno);
   const auto number = about.st_size == 0 ? 0 : number_at(fd_.get(), *begin);
   if (!number) {
@@ -148,10 +153,38 @@ Status Ledger::begin() {
   HVD_RETURN_IF_ERROR(open());
   const FileLock file_lock(fd_.get());
   HVD_RETURN_IF_ERROR(look());  // another file is not lost by a slip of the fingers
-  if (::ftruncate(fd_.get(), 0) != 0) return Status::from_errno(cat("empty ", file_), errno);
-  end_ = 0;
-  last_ = 0;
+  return cut(0, 0);
+}
+
+Status Ledger::cut(off_t end, std::uint64_t last) {
+  if (::ftruncate(fd_.get(), end) != 0) return Status::from_errno(cat("shorten ", file_), errno);
+  end_ = end;
+  last_ = last;
   return {};
+}
+
+Result<std::uint64_t> Ledger::go_back_to(std::uint64_t step) {
+  const std::lock_guard lock(mutex_);
+  HVD_RETURN_IF_ERROR(open());
+  const FileLock file_lock(fd_.get());
+  HVD_RETURN_IF_ERROR(look());
+  off_t end = end_;
+  std::uint64_t last = last_;
+  while (last > step) {
+    const auto begin = line_begin(fd_.get(), end);
+    if (!begin) return Status::from_errno(cat("read ", file_), errno);
+    end = *begin;
+    const auto before = line_begin(fd_.get(), end);
+    if (!before) return Status::from_errno(cat("read ", file_), errno);
+    const auto number = end == 0 ? 0 : number_at(fd_.get(), *before);
+    if (!number) {
+      return Status(Code::data_loss,
+                    cat("go on with ", file_, ": a line in it is not that of a ledger"));
+    }
+    last = *number;
+  }
+  if (end != end_) HVD_RETURN_IF_ERROR(cut(end, last));
+  return last_;
 }
 
 Result<std::uint64_t> Ledger::last_step() {

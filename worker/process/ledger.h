@@ -53,6 +53,9 @@ class Ledger {
   Status begin();
   // The number of the last step in it; 0 without one.
   Result<std::uint64_t> last_step();
+  // A job goes on from this step: the lines of later ones are dropped. The number of the last one
+  // that is left.
+  Result<std::uint64_t> go_back_to(std::uint64_t step);
   // Unless a step with this number, or a later one, is there.
   Status write(const LedgerStep& step);
 
@@ -60,6 +63,8 @@ class Ledger {
   Status open();
   // Reads the end of the file again if another process has written there.
   Status look();
+  // The file ends there from now on; `last` is the number of its last line.
+  Status cut(off_t end, std::uint64_t last);
   Status append(const LedgerStep& step);
 
   const std::string file_;

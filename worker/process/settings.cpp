@@ -202,10 +202,20 @@ Result<std::optional<std::size_t>> on_device_limit(const EnvironmentLookup& look
   return limit;
 }
 
-Result<std::string> state_file(const EnvironmentLookup& lookup) {
+Result<StateFileSettings> state_file(const EnvironmentLookup& lookup) {
+  StateFileSettings settings;
   auto text = text_of("HVD_STATE_FILE", lookup);
   HVD_RETURN_IF_ERROR(text.status());
-  return text->value_or("");
+  settings.file = text->value_or("");
+  HVD_RETURN_IF_ERROR(read_number("HVD_STATE_EVERY", lookup,
+                                  [&](double count) { settings.every = seconds(count); }));
+  if (settings.file.empty() && settings.every.count() != 0) {
+    auto every = text_of("HVD_STATE_EVERY", lookup);
+    HVD_RETURN_IF_ERROR(every.status());
+    return Status(Code::invalid_argument, cat("HVD_STATE_EVERY=", every->value_or(""),
+                                              ": it has no effect without HVD_STATE_FILE"));
+  }
+  return settings;
 }
 
 Result<std::string> ledger_file(const EnvironmentLookup& lookup) {

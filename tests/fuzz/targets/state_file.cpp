@@ -14,7 +14,8 @@ namespace {
 using namespace hvd;
 using namespace hvd::worker;
 
-constexpr std::size_t kHead = 8 + 4 + 8 + 8 + 2 * 8;  // of a state of two parts, to its checksum
+constexpr std::size_t kHead =
+    8 + 4 + 8 + 8 + 8 + 2 * 8;  // of a state of two parts, to its checksum
 
 struct Program {
   std::string weights;
@@ -62,10 +63,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
 
   Program program;
-  const Status status = read_saved_state(file, program.store);
-  if (!status.ok()) {
-    fuzz::must_explain(status);
-    fuzz::must(status.message().find(file) != std::string::npos, "an error names the file");
+  const auto step = read_saved_state(file, program.store);
+  if (!step.ok()) {
+    fuzz::must_explain(step.status());
+    fuzz::must(step.status().message().find(file) != std::string::npos, "an error names the file");
     return 0;
   }
   try {
@@ -74,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;  // the program's own objects cannot take it
   }
   SaveMeter meter;
-  fuzz::must(save_state(file, program.store, meter, false).ok(), "a state is written");
+  fuzz::must(save_state(file, program.store, *step, meter, false).ok(), "a state is written");
   fuzz::must(content(file) == bytes, "a state that was read is written as it was");
   return 0;
 }

@@ -101,12 +101,32 @@ TEST_F(LedgerFileTest, LosesALineThatIsCutOffAndFindsTheLastOneInFilesOfAnySize)
   EXPECT_EQ(read_file(file_), "");
 }
 
+TEST_F(LedgerFileTest, GoesBackToAStepAndLosesTheLinesOfLaterOnes) {
+  for (const std::size_t samples : {std::size_t{0}, std::size_t{2'000}}) {
+    std::filesystem::remove(file_);
+    Ledger ledger(file_);
+    for (const std::uint64_t number : {1U, 2U, 3U, 6U, 7U}) {
+      auto one = step_of(number);
+      if (samples > 0) one.samples[0].assign(samples, 1'234'567);
+      ASSERT_TRUE(ledger.write(one).ok());
+    }
+    EXPECT_EQ(*ledger.go_back_to(9), 7U);
+    EXPECT_EQ(*ledger.go_back_to(6), 6U);
+    EXPECT_EQ(*ledger.go_back_to(5), 3U);
+    EXPECT_TRUE(ledger.write(step_of(4)).ok());
+    EXPECT_EQ(steps(), (Steps{1, 2, 3, 4}));
+    EXPECT_EQ(*Ledger(file_).go_back_to(0), 0U);
+    EXPECT_EQ(read_file(file_), "");
+  }
+}
+
 TEST_F(LedgerFileTest, IsNoOtherFile) {
   for (const char* const text : {"abc\n", "abc", "\n", "{\"step\":x,\"digests\":{}}\n"}) {
     directory_.file("ledger", text);
     Ledger ledger(file_);
     EXPECT_EQ(ledger.begin().code(), Code::data_loss);
     EXPECT_EQ(ledger.last_step().status().code(), Code::data_loss);
+    EXPECT_EQ(ledger.go_back_to(0).status().code(), Code::data_loss);
     EXPECT_EQ(ledger.write(step_of(1)).code(), Code::data_loss);
     EXPECT_EQ(read_file(file_), text);
   }
@@ -232,6 +252,52 @@ TEST_P(LedgerInWorlds, BeginsAnewWithANewJobAndGoesOnInTheProgramsNextRun) {
     step_and_commit(worker, protocol, "b", 2);
   });
   expect_samples({1, 2});
+}
+
+// The file has the state of step 2, and the ledger what came after it.
+TEST_P(LedgerInWorlds, GoesBackWithAJobThatIsTakenUpFromAnOlderState) {
+  state_file_.name = (directory_.path() / "state").string();
+  for (const bool is_cut : {false, true}) {
+    std::filesystem::remove(state_file_.name);
+    workers_.clear();
+    number_ = 0;
+    EXPECT_TRUE(mark_.write({}).ok());
+    add(2, options_);
+    generation(all(), [](int, Worker& worker, CommitProtocol& protocol) {
+      begin(worker, protocol);
+      step_and_commit(worker, protocol, "a", 1);
+      step_and_commit(worker, protocol, "b", 2);
+      SaveMeter meter;
+      EXPECT_TRUE(worker.progress.suspend(protocol, meter, [](const Status&) {}).ok());
+      step_and_commit(worker, protocol, "c", 33);
+      step_and_commit(worker, protocol, "d", 44);
+    });
+    EXPECT_EQ(lines().size(), 4U);
+    // As after a crash of the machine, which has lost the end of the ledger.
+    if (is_cut) directory_.file("ledger", step_of(1).line());
+
+    workers_.clear();
+    number_ = 0;
+    EXPECT_TRUE(mark_.write({}).ok());
+    add(2, options_);
+    generation(all(), [](int, Worker& worker, CommitProtocol& protocol) {
+      begin(worker, protocol);
+      EXPECT_EQ(worker.weights, "b");
+      step_and_commit(worker, protocol, "c", 3);
+    });
+    // Another leader counts on in the same way.
+    generation({workers_[1].get()}, [](int, Worker& worker, CommitProtocol& protocol) {
+      begin(worker, protocol);
+      step_and_commit(worker, protocol, "d", 4);
+    });
+    if (!is_cut) {
+      expect_samples({1, 2, 3, 4});
+      continue;
+    }
+    std::vector<std::uint64_t> steps;
+    for (const auto& line : lines()) steps.push_back(line.at("step").get<std::uint64_t>());
+    EXPECT_EQ(steps, (std::vector<std::uint64_t>{1, 3, 4})) << "2 is missing, not given again";
+  }
 }
 
 TEST_P(LedgerInWorlds, ThatCannotBeWrittenIsAnErrorOnAllRanksWhenTheJobBegins) {

@@ -56,10 +56,10 @@ inline elastic::Handler handler_of(std::string& text) {
 struct Worker {
   // `ledger_file`: empty: it keeps none.
   explicit Worker(const std::string& weights_now = "", const StateOptions& options = {},
-                  const std::string& ledger_file = "")
+                  const std::string& ledger_file = "", const StateFile& state_file = {})
       : weights(weights_now),
         ledger(ledger_file),
-        progress(options, {}, {}, {}, ledger_file.empty() ? nullptr : &ledger) {
+        progress(options, {}, state_file, ledger_file.empty() ? nullptr : &ledger) {
     EXPECT_TRUE(progress.store().add("weights", handler_of(weights)).ok());
     EXPECT_TRUE(progress.store().add("step", handler_of(step)).ok());
   }
@@ -77,7 +77,7 @@ class ElasticProgress : public ::testing::Test {
   using Body = std::function<void(int rank, Worker& worker, CommitProtocol& protocol)>;
 
   Worker& add(const std::string& weights, const StateOptions& options = {}) {
-    workers_.push_back(std::make_unique<Worker>(weights, options, ledger_file_));
+    workers_.push_back(std::make_unique<Worker>(weights, options, ledger_file_, state_file_));
     return *workers_.back();
   }
   void add(int count, const StateOptions& options = {}) {
@@ -117,7 +117,9 @@ class ElasticProgress : public ::testing::Test {
   SharedMark mark_;
   std::uint64_t number_ = 0;
   std::uint64_t window_ = kTransferChunk;
-  std::string ledger_file_;  // of the workers that are added after it is set
+  // Of the workers that are added after they are set.
+  std::string ledger_file_;
+  StateFile state_file_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<runtime::World*> worlds_;  // of the ranks of the last generation
 };

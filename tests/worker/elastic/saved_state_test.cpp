@@ -27,10 +27,12 @@ using elastic::CommitMode;
 using elastic::detail::handler_of;
 using test::read_file;
 
+constexpr std::uint64_t kStep = 17;  // in the ledger
+
 // By nobody who gives up.
 Status save_state(const std::string& file, Store& store) {
   SaveMeter meter;
-  return worker::save_state(file, store, meter, false);
+  return worker::save_state(file, store, kStep, meter, false);
 }
 
 // The state of a small program.
@@ -64,7 +66,7 @@ class SavedState : public testing::Test {
     Program program;
     program.weights = "as before";
     program.step = -1;
-    Status status = read_saved_state(file(), program.store);
+    Status status = read_saved_state(file(), program.store).status();
     EXPECT_EQ(program.weights, "as before");
     EXPECT_EQ(program.step, -1);
     return status;
@@ -99,8 +101,9 @@ TEST_F(SavedState, IsTakenUpAsItWasInEitherMode) {
 
       Program next(mode);
       next.weights = "another";
-      const Status status = read_saved_state(file(), next.store);
-      ASSERT_TRUE(status.ok()) << status.to_string();
+      const auto step = read_saved_state(file(), next.store);
+      ASSERT_TRUE(step.ok()) << step.status().to_string();
+      EXPECT_EQ(*step, kStep);
       next.store.take_over({5, 0});
       EXPECT_EQ(next.weights, weights);
       EXPECT_EQ(next.step, 42);
@@ -156,12 +159,12 @@ TEST_F(SavedState, TellsHowFarItIsAndIsLeftWhenItIsGivenUp) {
   program.weights = std::string(50 << 20, 'w');
   program.store.keep({1, 1});
   SaveMeter meter;
-  const Status given_up = worker::save_state(file(), program.store, meter, true);
+  const Status given_up = worker::save_state(file(), program.store, kStep, meter, true);
   EXPECT_EQ(given_up.code(), Code::aborted);
   EXPECT_EQ(names(), std::vector<std::string>{});
   EXPECT_FALSE(meter.read().is_in_place);
 
-  ASSERT_TRUE(worker::save_state(file(), program.store, meter, false).ok());
+  ASSERT_TRUE(worker::save_state(file(), program.store, kStep, meter, false).ok());
   EXPECT_GT(meter.read().total_bytes, program.weights.size());
   EXPECT_EQ(meter.read().written_bytes, meter.read().total_bytes);
   EXPECT_TRUE(meter.read().is_in_place);
@@ -175,15 +178,15 @@ TEST_F(SavedState, OfAnotherKindIsRefusedByWhatItIs) {
 
   save("weights", 7);
   std::string later = read_file(file());
-  later.replace(8, 4, WireWriter().u32(2).take());
+  later.replace(8, 4, WireWriter().u32(3).take());
   write(later);
-  expect_refused(Code::failed_precondition, "it is of version 2; this hvd reads version 1");
+  expect_refused(Code::failed_precondition, "it is of version 3; this hvd reads version 2");
 
   Store other(CommitMode::copy);
   std::string weights;
   ASSERT_TRUE(other.add("weights", handler_of(weights)).ok());
   save("weights", 7);
-  const Status status = read_saved_state(file(), other);
+  const Status status = read_saved_state(file(), other).status();
   EXPECT_EQ(status.code(), Code::invalid_argument) << status.to_string();
   EXPECT_NE(status.message().find("the state of another program"), std::string::npos)
       << status.to_string();
@@ -211,7 +214,7 @@ TEST_F(SavedState, IsAnErrorIfItCannotBeWrittenAndLeavesNothing) {
       << missing.to_string();
 
   // It is known when the job begins.
-  const Status early = read_saved_state(nowhere, program.store);
+  const Status early = read_saved_state(nowhere, program.store).status();
   EXPECT_EQ(early.code(), Code::failed_precondition);
   EXPECT_TRUE(early.message().starts_with(cat("keep the state in ", nowhere, ": open directory ")))
       << early.to_string();

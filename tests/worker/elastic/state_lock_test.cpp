@@ -62,11 +62,13 @@ TEST_F(StateLocks, OneJobHasItAtATime) {
 TEST_F(StateLocks, AnotherJobIsNamedAndThisJobIsNoObstacle) {
   StateLock lock(file(), "job1");
   ASSERT_TRUE(lock.take().ok());
+  EXPECT_TRUE(lock.is_held());
   EXPECT_EQ(end_of(start([&] {
               const Status other = StateLock(file(), "job2").take();
               const bool is_named = other.message() ==
                                     cat("keep the state in ", file(), ": it is in use by job job1");
-              return is_named && StateLock(file(), "job1").take().ok() ? 0 : 1;
+              StateLock next(file(), "job1");
+              return is_named && next.take().ok() && !next.is_held() ? 0 : 1;
             })),
             0);
   lock.release();

@@ -29,6 +29,7 @@ hvd_test(hvd_elastic_test
   worker/elastic/workers_worlds_test.cpp
   worker/process/world_change_test.cpp
   worker/process/world_follower_test.cpp
+  worker/elastic/state_saver_test.cpp
   LIBRARIES hvd_test_gpus hvd_worker hvd_rendezvous hvd_asio hvd_base nlohmann_json::nlohmann_json
   LABELS unit asan once tsan
   TIMEOUT 300)

@@ -109,6 +109,17 @@ TEST(WorkerSettings, RefuseCoresLimitsAndLogLevelsThatCannotBeRead) {
                  "LOUD");
 }
 
+TEST(WorkerSettings, AStateIsWrittenEverySoOftenOnlyToAFile) {
+  const auto both = state_file(with_all({{"HVD_STATE_FILE", "f"}, {"HVD_STATE_EVERY", "1.5"}}));
+  ASSERT_TRUE(both.ok()) << both.status().message();
+  EXPECT_EQ(both->file, "f");
+  EXPECT_EQ(both->every, std::chrono::milliseconds(1'500));
+  EXPECT_EQ(state_file(with("HVD_STATE_FILE", "f"))->every.count(), 0);
+  EXPECT_EQ(state_file(with_all({}))->file, "");
+  expect_refused(state_file(with("HVD_STATE_EVERY", "1.5")).status(), "HVD_STATE_EVERY", "1.5");
+  expect_refused(state_file(with("HVD_STATE_EVERY", "soon")).status(), "HVD_STATE_EVERY", "soon");
+}
+
 int core_of(const std::string& cores, int local_rank, int local_size) {
   const auto core =
       core_from_environment(with("HVD_THREAD_AFFINITY", cores), local_rank, local_size);
