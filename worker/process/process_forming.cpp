@@ -1,5 +1,6 @@
 // The part of ProcessWorld that forms a world: alone, or from a document of the rendezvous.
 #include <algorithm>
+#include <fcntl.h>
 #include <filesystem>
 #include <set>
 #include <utility>
