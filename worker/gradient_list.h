@@ -82,8 +82,8 @@ class GradientList {
   std::vector<Gradient>& all() { return gradients_; }
   const std::vector<Gradient>& all() const { return gradients_; }
   GradientGroup& group(std::size_t index) { return groups_[index]; }
-  // Of the names, types and shapes of all packable gradients, by index. None: there are not two, or
-  // one of them does not lie in the memory of the host.
+  // Digest of the names, types and shapes of all packable gradients, by index. None: there are not
+  // two, or one of them does not lie in the memory of the host.
   std::optional<std::uint64_t> digest_of_packable();
   // The name of the collective.
   std::string full_name(const Gradient& gradient) const {

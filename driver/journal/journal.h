@@ -58,7 +58,7 @@ class JournalLines {
  private:
   void add_to_stretch(const Event& event, TimePoint now);
 
-  // Of the stretch that goes on: the last word of each host.
+  // The last word of each host in the stretch that goes on.
   std::map<HostIndex, TimePoint> heard_;
   std::map<HostIndex, TimePoint> unserved_;
   std::optional<TimePoint> quiet_until_;

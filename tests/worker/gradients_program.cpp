@@ -33,7 +33,7 @@ std::vector<std::size_t> own_order(std::size_t count) {
   return order;
 }
 
-// Of one gradient, and of several, which are packed.
+// With one gradient, and with several, which are packed.
 void options() {
   const auto reduced = [](const hvd::GradientReducerOptions& options) {
     hvd::GradientReducer reducer(options);

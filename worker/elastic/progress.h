@@ -92,7 +92,7 @@ class Progress {
   Status remove_state();
   // The rank 0 that had the lock may be gone.
   void keep_lock();
-  // Of a rank that may have been rank 0: the file is that of another rank now. A writing that is
+  // For a rank that may have been rank 0: the file is that of another rank now. A writing that is
   // given up may need a moment longer.
   void leave_state_file();
   void save_if_due(CommitProtocol& protocol, const CommitId& committed);

@@ -117,7 +117,7 @@ class ElasticProgress : public ::testing::Test {
   SharedMark mark_;
   std::uint64_t number_ = 0;
   std::uint64_t window_ = kTransferChunk;
-  // Of the workers that are added after they are set.
+  // For workers that are added after they are set.
   std::string ledger_file_;
   StateFile state_file_;
   std::vector<std::unique_ptr<Worker>> workers_;

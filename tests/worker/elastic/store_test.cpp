@@ -106,7 +106,7 @@ TEST(ElasticStore, WhereCommitsAreMarkedThereIsRoomToReceiveOnlyUntilItIsLetGo) 
 
 // ---- in the memory of an agent ----
 
-// Of one worker after the other, which have added the same.
+// Workers that come one after the other, and have added the same.
 class KeptByAgent : public ::testing::Test {
  protected:
   KeptByAgent() {
