@@ -136,14 +136,18 @@ class WorkersInShutdown : public Workers, public ::testing::WithParamInterface<i
 TEST_P(WorkersInShutdown, HearThatNoOtherRankMakesTheirCalls) {
   start_all(GetParam(), "own-call");
   const auto ended = wait_all();
+  // A rank whose call is refused before it calls shutdown() hears that from the call alone. The
+  // first one in shutdown() is there by then.
+  int warnings = 0;
   for (std::size_t rank = 0; rank < ended.size(); ++rank) {
     EXPECT_EQ(ended[rank].code, 0) << ended[rank].err;
     const auto call = cat("allreduce \"own ", rank, "\" cannot complete: rank ");
     EXPECT_EQ(ended[rank].out.find(call), 0U) << ended[rank].out;
     EXPECT_NE(ended[rank].out.find("has already called shutdown()"), std::string::npos);
-    EXPECT_NE(ended[rank].err.find(cat("shutdown: ", call)), std::string::npos) << ended[rank].err;
+    if (ended[rank].err.find(cat("shutdown: ", call)) != std::string::npos) ++warnings;
     EXPECT_EQ(told(rank), initialised_and_done);
   }
+  EXPECT_GE(warnings, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, WorkersInShutdown, ::testing::Values(2, 3));
