@@ -57,8 +57,9 @@ void set_up_network(const Plan& plan, int number) {
   for (int other = 0; other <= plan.last(); ++other) {
     if (other == number) continue;
     const std::string rest = cat(" lladdr ", mac_of(other), " dev eth0 nud permanent\n");
-    if (options.ipv4) batch += cat("neighbour add ", ipv4_of(other), rest);
-    if (options.ipv6) batch += cat("neighbour add ", ipv6_of(other), rest);
+    // The kernel may have learned it already, from a host that looks for this one.
+    if (options.ipv4) batch += cat("neighbour replace ", ipv4_of(other), rest);
+    if (options.ipv6) batch += cat("neighbour replace ", ipv6_of(other), rest);
   }
   run_program({.arguments = {"ip", "-batch", "-"}, .input = batch});
 }
