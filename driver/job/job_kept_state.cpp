@@ -37,8 +37,8 @@ bool Job::has_lost_agents() const {
 // Members are lost, and of those that are left none is known to have the state: the world had not
 // got to the end of a step yet.
 bool Job::lacks_state() const {
-  const MembershipCount now = count_members();
-  if (state_ == JobState::ending || now.lost.empty()) return false;
+  if (!options_.elastic.keeps_state_in_agents || state_ == JobState::ending) return false;
+  if (count_members().lost.empty()) return false;
   return std::none_of(workers_.live().begin(), workers_.live().end(), [this](std::size_t index) {
     return workers_[index].has_state && workers_[index].membership == MemberStatus::member;
   });
@@ -48,8 +48,9 @@ bool Job::lacks_state() const {
 bool Job::goes_on_from_agents() {
   const bool may_go_on = options_.elastic.keeps_state_in_agents && state_ != JobState::ending &&
                          !is_to_suspend() && failures_.state_lost_with().empty();
+  if (!may_go_on) return false;
   const CommitId newest = newest_kept();
-  if (!may_go_on || (newest.none() && has_lost_agents())) return false;
+  if (newest.none() && has_lost_agents()) return false;
   if (std::exchange(in_vain_.commit, newest) < newest) in_vain_.worlds = 0;
   const bool is_lost = nobody_is_left();
   if (is_lost && std::exchange(in_vain_.generation, worlds_.generation()) != worlds_.generation()) {
