@@ -26,7 +26,7 @@ constexpr std::uint64_t kRegion = std::uint64_t{1} << 44;
 constexpr std::uint64_t kSizesInRegion = kRegion / 2;
 
 // It becomes no smaller, so that no page goes that a worker uses; and nothing else has just these.
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_SEAL;
+constexpr int kMemorySeals = F_SEAL_SHRINK | F_SEAL_SEAL;
 
 std::uint64_t place_of(std::size_t entry) { return entry * kEntryDistance; }
 std::uint64_t region_begin(std::size_t entry) { return (entry + 1) * kRegion; }
@@ -94,14 +94,14 @@ std::optional<Head> read_head(int file, std::size_t entry) {
 
 Result<StateMemory> StateMemory::make() {
   UniqueFd file(::memfd_create("hvd-state", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file || ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) {
+  if (!file || ::fcntl(file.get(), F_ADD_SEALS, kMemorySeals) != 0) {
     return Status::from_errno("make memory for the state", errno);
   }
   return StateMemory(std::move(file));
 }
 
 Result<StateMemory> StateMemory::open(UniqueFd file) {
-  if (::fcntl(file.get(), F_GET_SEALS) != kSeals) {
+  if (::fcntl(file.get(), F_GET_SEALS) != kMemorySeals) {
     return Status(Code::failed_precondition, "the descriptor is not that of an agent's memory");
   }
   rlimit files{};

@@ -281,7 +281,7 @@ Status save_state(const std::string& file, Store& store, std::uint64_t step, Sav
     return {Code::failed_precondition,
             cat("keep the state in ", file, ": tensors of a GPU cannot be kept in a file")};
   }
-  const Status saved = save_copy(file, {store.shape(), step, store.to_send()}, meter, is_given_up);
+  Status saved = save_copy(file, {store.shape(), step, store.to_send()}, meter, is_given_up);
   store.let_go();
   if (saved.ok() || !meter.read().is_in_place) return saved;
   HVD_LOG(warning, "the state is in "
