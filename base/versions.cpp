@@ -4,7 +4,7 @@
 
 namespace hvd {
 
-WireVersions wire_versions() { return {.worker_link = 10, .members = 17}; }
+WireVersions wire_versions() { return {.worker_link = 11, .members = 18}; }
 
 std::string_view build_id() { return HVD_VERSION_STRING "-" HVD_SOURCE_DIGEST; }
 

@@ -13,8 +13,19 @@ WireWriter& WireWriter::integer(std::uint64_t value, int width) {
 
 WireWriter& WireWriter::f64(double value) { return u64(std::bit_cast<std::uint64_t>(value)); }
 
+WireWriter& WireWriter::varint(std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>(value | 0x80);
+  bytes_ += static_cast<char>(value);
+  return *this;
+}
+
 WireWriter& WireWriter::str(std::string_view value) {
   u32(static_cast<std::uint32_t>(value.size()));
+  bytes_ += value;
+  return *this;
+}
+
+WireWriter& WireWriter::raw(std::string_view value) {
   bytes_ += value;
   return *this;
 }
@@ -41,16 +52,31 @@ std::uint64_t WireReader::integer(std::size_t width) {
 
 double WireReader::f64() { return std::bit_cast<double>(u64()); }
 
-std::string_view WireReader::view() {
-  const std::size_t length = u32();
-  if (length > left_.size()) {
+std::uint64_t WireReader::varint() {
+  std::uint64_t value = 0;
+  for (int shift = 0; shift < 64; shift += 7) {
+    const std::uint64_t byte = u8();
+    const std::uint64_t bits = byte & 0x7f;
+    value |= bits << shift;
+    if (bits << shift >> shift != bits) break;  // more than 64 bits
+    if (byte < 0x80) return failed_ ? 0 : value;
+  }
+  failed_ = true;
+  left_ = {};
+  return 0;
+}
+
+std::string_view WireReader::view() { return raw(u32()); }
+
+std::string_view WireReader::raw(std::uint64_t size) {
+  if (size > left_.size()) {
     failed_ = true;
     left_ = {};
     return {};
   }
-  const auto text = left_.substr(0, length);
-  left_.remove_prefix(length);
-  return text;
+  const auto bytes = left_.substr(0, size);
+  left_.remove_prefix(size);
+  return bytes;
 }
 
 std::vector<std::string> WireReader::strings() {

@@ -22,7 +22,10 @@ class WireWriter {
   WireWriter& i64(std::int64_t value) { return integer(static_cast<std::uint64_t>(value), 8); }
   WireWriter& f64(double value);
   WireWriter& boolean(bool value) { return integer(value ? 1 : 0, 1); }
+  // Seven bits a byte, the lowest first: small numbers take one byte, the largest ten (LEB128).
+  WireWriter& varint(std::uint64_t value);
   WireWriter& str(std::string_view value);
+  WireWriter& raw(std::string_view value);  // without a length
   WireWriter& strings(const std::vector<std::string>& values);
 
   const std::string& bytes() const { return bytes_; }
@@ -47,7 +50,9 @@ class WireReader {
   std::int64_t i64() { return static_cast<std::int64_t>(integer(8)); }
   double f64();
   bool boolean() { return integer(1) != 0; }
+  std::uint64_t varint();
   std::string_view view();  // a string that lies in the bytes given to the constructor
+  std::string_view raw(std::uint64_t size);
   std::string str() { return std::string(view()); }
   std::vector<std::string> strings();
 

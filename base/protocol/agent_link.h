@@ -50,7 +50,7 @@
 
 namespace hvd::agent_link {
 
-inline constexpr std::uint32_t kProtocolVersion = 15;
+inline constexpr std::uint32_t kProtocolVersion = 16;
 inline constexpr std::uint64_t kOutputWindow = std::uint64_t{256}
                                                << 10;  // bytes per stream in flight
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} << 10;
@@ -72,6 +72,7 @@ enum class Kind : std::uint16_t {
   ask_activity = 13,
   describe = 14,
   program = 15,
+  world_keys = 16,
   // agent -> driver
   ready = 101,
   launched = 102,
@@ -219,10 +220,25 @@ struct Credit {
   HVD_MESSAGE_FIELDS(Credit, incarnation, stream, bytes)
 };
 
+struct WorkerKey {
+  Incarnation incarnation = 0;
+  std::string sealed;  // as bytes (base/protocol/credentials.h)
+  friend bool operator==(const WorkerKey&, const WorkerKey&) = default;
+  void fields(auto& archive) { archive(incarnation, sealed); }
+};
+
+// The key of the World that follows at once, for each of its members on this host.
+struct WorldKeys {
+  static constexpr Kind kKind = Kind::world_keys;
+  std::uint64_t generation = 0;
+  std::vector<WorkerKey> keys;
+  HVD_MESSAGE_FIELDS(WorldKeys, generation, keys)
+};
+
 // A new world document (base/protocol/world_document.h), handed on to every worker, as
 // worker_link::World. Effective and proposed ones do not replace each other on the way. Workers
 // that are launched later get the newest effective one. So each host gets a document once, however
-// many workers it has.
+// many workers it has, and the same bytes as all others.
 struct World {
   static constexpr Kind kKind = Kind::world;
   std::uint64_t generation = 0;

@@ -17,8 +17,8 @@ Token credential_of(const Mac& job, std::string_view worker, std::uint64_t incar
   return derive_key(job, {"hvd worker credential", worker, cat(incarnation)});
 }
 
-// One key for each member and generation, which seals one text and never another: the document may
-// be published twice, first as a proposal, and says the same both times.
+// One key for each member and generation, which seals one text and never another: a world may be
+// published twice, first as a proposal, and its keys are the same both times.
 RecordCipher cipher_for(const Token& credential, std::uint64_t generation) {
   const Token key =
       derive_key(Mac(credential), {"hvd key around a generation's key", cat(generation)});
@@ -30,7 +30,7 @@ std::string sealed(const Token& key, const Token& credential, std::uint64_t gene
   const auto clear = std::as_bytes(std::span(key.bytes()));
   const auto tag = cipher_for(credential, generation).seal(clear, bytes.data());
   std::copy(tag.begin(), tag.end(), bytes.begin() + Token::kSize);
-  return to_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace
@@ -50,36 +50,33 @@ Token generation_key(const Token& job_key, std::uint64_t generation) {
   return derive_key(Mac(job_key), {"hvd key of a generation", cat(generation)});
 }
 
-void seal_keys(const Token& job_key, WorldDocument& world) {
+std::vector<std::string> sealed_keys(const Token& job_key, const WorldDocument& world) {
   const Mac job(job_key);
   const Token key = generation_key(job_key, world.generation);
-  world.sealed_keys.clear();
-  world.sealed_keys.reserve(world.members.size());
+  std::vector<std::string> keys;
+  keys.reserve(world.members.size());
   for (const auto& member : world.members) {
     const Token credential = credential_of(job, member.worker(), member.incarnation);
-    world.sealed_keys.push_back(sealed(key, credential, world.generation));
+    keys.push_back(sealed(key, credential, world.generation));
   }
+  return keys;
 }
 
-Result<Token> open_key(const WorldDocument& world, const WorldMember& self,
+Result<Token> open_key(std::uint64_t generation, const WorldMember& self, std::string_view sealed,
                        const Token& credential) {
   const auto wrong = [&](std::string_view what) {
-    return Status(Code::data_loss, cat("the world of generation ", world.generation, " has ", what,
+    return Status(Code::data_loss, cat("the world of generation ", generation, " came with ", what,
                                        " for ", self.worker()));
   };
-  const auto rank = static_cast<std::size_t>(self.rank);
-  if (rank >= world.sealed_keys.size()) return wrong("no key");
+  if (sealed.empty()) return wrong("no key");
+  if (sealed.size() != kSealedBytes) return wrong("a malformed key");
 
-  const auto bytes = from_hex(world.sealed_keys[rank]);
-  if (!bytes.ok() || bytes->size() != kSealedBytes) return wrong("a malformed key");
-
-  const auto record = std::as_bytes(std::span(*bytes));
+  const auto record = std::as_bytes(std::span(sealed));
   RecordCipher::Tag tag{};
   std::copy(record.begin() + Token::kSize, record.end(), tag.begin());
   Digest clear{};
-  std::copy_n(bytes->begin(), clear.size(), clear.begin());
-  if (!cipher_for(credential, world.generation)
-           .open(std::as_writable_bytes(std::span(clear)), tag)) {
+  std::copy_n(sealed.begin(), clear.size(), clear.begin());
+  if (!cipher_for(credential, generation).open(std::as_writable_bytes(std::span(clear)), tag)) {
     return wrong("a key that was not sealed");
   }
 

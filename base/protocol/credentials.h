@@ -2,10 +2,9 @@
 //
 // - the credential of a worker, with which it signs its requests to the rendezvous service. It is
 //   bound to the worker's host, slot and incarnation, and only hvdrun and this worker have it.
-// - the key of a generation, with which the members of one world know each other. It stands in the
-//   world document, sealed for each member with that one's credential: who is no member of a world
-//   cannot take part in it, whatever worlds it was in before, and nobody else can read the key
-//   where the document is published.
+// - the key of a generation, with which the members of one world know each other. Each member gets
+//   it from its agent, sealed with that member's credential: who is no member of a world cannot
+//   take part in it, whatever worlds it was in before.
 //
 // Pure, safe from any thread.
 #pragma once
@@ -13,7 +12,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/protocol/world_document.h"
 #include "base/security/crypto.h"
@@ -29,12 +30,12 @@ Token worker_credential(const Token& job_key, std::string_view worker, std::uint
 
 Token generation_key(const Token& job_key, std::uint64_t generation);
 
-// Fills in WorldDocument::sealed_keys.
-void seal_keys(const Token& job_key, WorldDocument& world);
+// The key of this world, sealed for each member: by rank, as bytes.
+std::vector<std::string> sealed_keys(const Token& job_key, const WorldDocument& world);
 
-// The key of this world, as its member `self` finds it. data_loss: there is none, or it was sealed
-// for another worker or for another generation.
-Result<Token> open_key(const WorldDocument& world, const WorldMember& self,
+// The key of this generation, as its member `self` was sent it. data_loss: there is none, or it was
+// sealed for another worker or for another generation.
+Result<Token> open_key(std::uint64_t generation, const WorldMember& self, std::string_view sealed,
                        const Token& credential);
 
 }  // namespace hvd

@@ -97,7 +97,8 @@ struct World {
   std::uint64_t generation = 0;
   bool effective = true;
   std::string document;
-  HVD_MESSAGE_FIELDS(World, generation, effective, document)
+  std::string key;  // of this generation, sealed for this worker; empty if it is no member
+  HVD_MESSAGE_FIELDS(World, generation, effective, document, key)
 };
 
 // The job is being stopped; the SIGTERM that follows is no preemption notice.

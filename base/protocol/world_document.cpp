@@ -8,7 +8,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/printable.h"
 #include "base/text.h"
+#include "base/wire.h"
 
 namespace hvd {
 
@@ -53,96 +55,160 @@ std::string WorldDocument::to_json() const {
   text += "\"members\":[";
   for (const auto& m : members) {
     if (&m != &members.front()) text += ',';
-    Json member{{"rank", m.rank},
-                {"host", m.host},
-                {"slot", m.slot},
-                {"incarnation", m.incarnation},
-                {"address", m.address},
-                {"local_rank", m.local_rank},
-                {"local_size", m.local_size},
-                {"cross_rank", m.cross_rank},
-                {"cross_size", m.cross_size}};
-    const auto rank = static_cast<std::size_t>(&m - members.data());
-    if (rank < sealed_keys.size()) member["key"] = sealed_keys[rank];
+    const Json member{{"rank", m.rank},
+                      {"host", m.host},
+                      {"slot", m.slot},
+                      {"incarnation", m.incarnation},
+                      {"address", m.address},
+                      {"local_rank", m.local_rank},
+                      {"local_size", m.local_size},
+                      {"cross_rank", m.cross_rank},
+                      {"cross_size", m.cross_size}};
     text += text_of(member);
   }
   return text + "]}";
 }
 
-static Status check(const WorldDocument& world) {
-  const auto wrong = [](const std::string& what) {
-    return Status(Code::data_loss, "world document: " + what);
-  };
-  if (world.members.empty()) return wrong("it has no members");
-  if (!world.sealed_keys.empty() && world.sealed_keys.size() != world.members.size()) {
-    return wrong("some members have a key, and others have none");
+namespace {
+
+enum Flags : std::uint8_t { kIsEffective = 1, kIsLast = 2 };
+
+// Members that follow each other on one host, in slots and of incarnations that count up by one.
+struct Stretch {
+  std::string host;
+  std::string address;
+  std::uint64_t slot = 0;
+  std::uint64_t incarnation = 0;
+  std::uint64_t count = 0;
+
+  std::uint64_t next_incarnation() const { return incarnation + count; }
+  bool takes(const WorldMember& member) const {
+    return member.host == host && member.address == address &&
+           static_cast<std::uint64_t>(member.slot) == slot + count &&
+           member.incarnation == next_incarnation();
   }
+};
+
+std::vector<Stretch> stretches_of(const std::vector<WorldMember>& members) {
+  std::vector<Stretch> stretches;
+  for (const auto& member : members) {
+    if (stretches.empty() || !stretches.back().takes(member)) {
+      stretches.push_back({member.host, member.address, static_cast<std::uint64_t>(member.slot),
+                           member.incarnation, 0});
+    }
+    ++stretches.back().count;
+  }
+  return stretches;
+}
+
+// Names and addresses of neighbours begin alike: how much, and the rest.
+void write_after(WireWriter& out, std::string_view before, std::string_view text) {
+  const auto both = std::mismatch(before.begin(), before.end(), text.begin(), text.end());
+  const auto alike = static_cast<std::size_t>(both.second - text.begin());
+  out.varint(alike).varint(text.size() - alike).raw(text.substr(alike));
+}
+
+bool read_after(WireReader& in, std::string_view before, std::string& text) {
+  const std::uint64_t alike = in.varint();
+  const std::uint64_t rest = in.varint();
+  if (in.failed() || alike > before.size()) return false;
+  text = before.substr(0, alike);
+  text += in.raw(rest);
+  return !in.failed();
+}
+
+Status wrong(std::string_view what) { return {Code::data_loss, cat("world document: ", what)}; }
+
+Result<std::vector<Stretch>> read_stretches(WireReader& in) {
+  constexpr std::uint64_t kMostSlots = std::numeric_limits<int>::max();
+  std::vector<Stretch> stretches;
+  Stretch before;
+  std::uint64_t members = 0;
+  for (std::uint64_t left = in.varint(); left > 0; --left) {
+    Stretch stretch;
+    const bool is_whole = read_after(in, before.host, stretch.host) &&
+                          read_after(in, before.address, stretch.address);
+    const std::uint64_t count = in.varint();
+    stretch.count = count >> 1;
+    stretch.incarnation = before.next_incarnation();
+    if ((count & 1) != 0) {
+      stretch.slot = in.varint();
+      stretch.incarnation += in.varint();
+    }
+    if (!is_whole || in.failed())
+      return wrong("it ends too early, or a name begins as none before it");
+    members += std::min(stretch.count, kMostMembers + 1);
+    if (stretch.count == 0) return wrong("a host without a member");
+    if (members > kMostMembers) return wrong(cat("it has more than ", kMostMembers, " members"));
+    if (stretch.slot > kMostSlots - stretch.count) return wrong("a slot is not a number of one");
+    before = stretch;
+    stretches.push_back(std::move(stretch));
+  }
+  return stretches;
+}
+
+Status check_identities(const WorldDocument& world) {
   std::set<std::pair<std::string_view, int>> places;
   std::set<std::uint64_t> incarnations;
-  for (std::size_t i = 0; i < world.members.size(); ++i) {
-    const auto& m = world.members[i];
-    if (m.rank != static_cast<int>(i)) return wrong(cat("rank ", m.rank, " stands at place ", i));
-    if (!places.emplace(m.host, m.slot).second)
-      return wrong(cat(m.worker(), " stands in it twice"));
-    if (!incarnations.insert(m.incarnation).second)
-      return wrong(cat("two members are of incarnation ", m.incarnation));
-    if (m.local_rank < 0 || m.local_rank >= m.local_size || m.cross_rank < 0 ||
-        m.cross_rank >= m.cross_size) {
-      return wrong(cat("rank ", i, " has impossible local or cross ranks"));
+  for (const auto& member : world.members) {
+    if (!places.emplace(member.host, member.slot).second) {
+      return wrong(cat(printable(member.worker()), " stands in it twice"));
+    }
+    if (!incarnations.insert(member.incarnation).second) {
+      return wrong(cat("two members are of incarnation ", member.incarnation));
     }
   }
   return {};
 }
 
-Result<WorldDocument> WorldDocument::from_json(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
+}  // namespace
+
+std::string WorldDocument::encode() const {
+  WireWriter out;
+  out.str(job_id).u64(generation);
+  out.u8(static_cast<std::uint8_t>((state == WorldState::effective ? kIsEffective : 0) |
+                                   (last ? kIsLast : 0)));
+  const auto stretches = stretches_of(members);
+  out.varint(stretches.size());
+  Stretch before;
+  for (const auto& stretch : stretches) {
+    write_after(out, before.host, stretch.host);
+    write_after(out, before.address, stretch.address);
+    // A difference of unsigned numbers: one that is negative is large, and comes back.
+    const std::uint64_t ahead = stretch.incarnation - before.next_incarnation();
+    const bool begins_plainly = stretch.slot == 0 && ahead == 0;
+    out.varint(stretch.count << 1 | (begins_plainly ? 0 : 1));
+    if (!begins_plainly) out.varint(stretch.slot).varint(ahead);
+    before = stretch;
+  }
+  return out.take();
+}
+
+Result<WorldDocument> WorldDocument::decode(std::string_view bytes) {
+  WireReader in(bytes);
   WorldDocument world;
-  bool sound = true;
+  world.job_id = in.str();
+  world.generation = in.u64();
+  const std::uint8_t flags = in.u8();
+  if ((flags & ~(kIsEffective | kIsLast)) != 0) return wrong("it has an unknown property");
+  world.state = (flags & kIsEffective) != 0 ? WorldState::effective : WorldState::proposed;
+  world.last = (flags & kIsLast) != 0;
 
-  // Numbers as they must be: whole, not negative, not silently cut to fit.
-  const auto number = [&sound](const Json& object, const char* name) {
-    const Json& field = object.at(name);
-    sound = sound && field.is_number_unsigned() &&
-            field.get<std::uint64_t>() <= std::numeric_limits<int>::max();
-    return sound ? field.get<int>() : 0;
-  };
-  const auto long_number = [&sound](const Json& object, const char* name) {
-    const Json& field = object.at(name);
-    sound = sound && field.is_number_unsigned();
-    return sound ? field.get<std::uint64_t>() : 0;
-  };
-
-  try {
-    world.job_id = json.at("job").get<std::string>();
-    world.generation = long_number(json, "generation");
-    const auto state = json.at("state").get<std::string>();
-    sound = sound && (state == "proposed" || state == "effective");
-    world.state = state == "proposed" ? WorldState::proposed : WorldState::effective;
-    if (json.contains("last")) world.last = json.at("last").get<bool>();
-
-    const Json& members = json.at("members");
-    sound = sound && members.is_array() && long_number(json, "size") == members.size();
-    for (const auto& m : members) {
-      world.members.push_back({.rank = number(m, "rank"),
-                               .host = m.at("host"),
-                               .slot = number(m, "slot"),
-                               .incarnation = long_number(m, "incarnation"),
-                               .address = m.at("address"),
-                               .local_rank = number(m, "local_rank"),
-                               .local_size = number(m, "local_size"),
-                               .cross_rank = number(m, "cross_rank"),
-                               .cross_size = number(m, "cross_size")});
-      if (m.contains("key")) world.sealed_keys.push_back(m.at("key"));
+  const auto stretches = read_stretches(in);
+  HVD_RETURN_IF_ERROR(stretches.status());
+  HVD_RETURN_IF_ERROR(in.finish("world document"));
+  if (stretches->empty()) return wrong("it has no members");
+  for (const auto& stretch : *stretches) {
+    for (std::uint64_t i = 0; i < stretch.count; ++i) {
+      world.members.push_back({.rank = static_cast<int>(world.members.size()),
+                               .host = stretch.host,
+                               .slot = static_cast<int>(stretch.slot + i),
+                               .incarnation = stretch.incarnation + i,
+                               .address = stretch.address});
     }
-  } catch (const Json::exception&) {
-    sound = false;
   }
-
-  if (!sound) {
-    return Status(Code::data_loss,
-                  "world document: not JSON, or a field is missing or of the wrong type");
-  }
-  HVD_RETURN_IF_ERROR(check(world));
+  HVD_RETURN_IF_ERROR(check_identities(world));
+  assign_local_and_cross_ranks(world.members);
   return world;
 }
 

@@ -1,7 +1,7 @@
-// The world as everybody is told it: its members, their order and their hosts. The driver
-// writes it to the rendezvous (scope "world", key "current") and hands it to the agents; workers
-// read it from whichever is first. Its form is JSON, so that a person and other programs can read
-// it too.
+// The world as everybody is told it: its members, their order and their hosts. The driver hands it
+// to the agents, and they to their workers, in some ten bytes for each host, since each host gets
+// all of it. In the rendezvous (scope "world", key "current") and in the journal it is JSON, which
+// a person and other programs can read.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +38,9 @@ void assign_local_and_cross_ranks(std::vector<WorldMember>& members);
 
 enum class WorldState { proposed, effective };
 
+// A document that says more is refused before memory is asked for.
+inline constexpr std::uint64_t kMostMembers = std::uint64_t{1} << 18;
+
 struct WorldDocument {
   std::string job_id;
   std::uint64_t generation = 0;
@@ -46,13 +49,14 @@ struct WorldDocument {
   // A proposed one: the members of the world before keep the state at this commit and leave, and no
   // world follows.
   bool last = false;
-  // By rank: the key of this generation, sealed for that member (base/protocol/credentials.h).
-  // Empty where no worker reads it: in reports and journals.
-  std::vector<std::string> sealed_keys = {};
 
   std::string to_json() const;
-  // Checks everything that a reader relies on: ranks dense and in order, identities unique.
-  static Result<WorldDocument> from_json(std::string_view text);
+  // As bytes: ranks follow from the order, and local and cross ranks as
+  // assign_local_and_cross_ranks() gives them.
+  std::string encode() const;
+  // Checks everything that a reader relies on: slots and incarnations are unique, and there are
+  // members, at most kMostMembers. data_loss.
+  static Result<WorldDocument> decode(std::string_view bytes);
   // Null: this worker is no member.
   const WorldMember* find(std::uint64_t incarnation) const;
 

@@ -92,6 +92,7 @@ class Supervisor {
   Status on(const agent_link::Stop& stop);
   Status on(const agent_link::Kill& kill);
   Status on(const agent_link::Credit& credit);
+  Status on(agent_link::WorldKeys keys);
   Status on(agent_link::World world);
   Status on(const agent_link::Pause& pause);
   Status on(const agent_link::AskActivity& question);
@@ -147,6 +148,7 @@ class Supervisor {
   WorkerContext context_;
   std::deque<Frame> queued_frames_;
   agent_link::Program program_;
+  agent_link::WorldKeys world_keys_;  // of the World that follows
   Lease lease_;
   OrphanTimer orphan_timer_;
   Checker checker_;

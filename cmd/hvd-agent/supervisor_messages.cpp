@@ -50,6 +50,8 @@ Status Supervisor::handle(const Frame& frame) {
       return decode_and_handle<agent_link::Kill>(frame);
     case Kind::credit:
       return decode_and_handle<agent_link::Credit>(frame);
+    case Kind::world_keys:
+      return decode_and_handle<agent_link::WorldKeys>(frame);
     case Kind::world:
       return decode_and_handle<agent_link::World>(frame);
     case Kind::pause:
@@ -227,14 +229,17 @@ Status Supervisor::on(const agent_link::Credit& credit) {
   return {};
 }
 
-// The frame is encoded once for all workers.
+Status Supervisor::on(agent_link::WorldKeys keys) {
+  world_keys_ = std::move(keys);
+  return {};
+}
+
 Status Supervisor::on(agent_link::World world) {
-  const SharedBytes frame = share(
-      worker_link::World{world.generation, world.effective, std::move(world.document)}.encode());
-  if (world.effective) context_.world = frame;
-  for (auto& [incarnation, worker] : workers_) {
-    worker->world(world.generation, world.effective, frame);
-  }
+  HostWorld known{std::move(world), {}};
+  if (world_keys_.generation == known.world.generation) known.keys = std::move(world_keys_.keys);
+  world_keys_ = {};
+  for (auto& [incarnation, worker] : workers_) worker->world(known);
+  if (known.world.effective) context_.world = std::move(known);
   return {};
 }
 

@@ -40,6 +40,15 @@ std::optional<std::uint64_t> OutOfMemoryKills::take(const std::string& membershi
   return now.limit;
 }
 
+SharedBytes HostWorld::frame_for(agent_link::Incarnation incarnation) const {
+  const auto own = std::find_if(keys.begin(), keys.end(), [&](const agent_link::WorkerKey& key) {
+    return key.incarnation == incarnation;
+  });
+  return share(worker_link::World{world.generation, world.effective, world.document,
+                                  own == keys.end() ? std::string() : own->sealed}
+                   .encode());
+}
+
 Worker::Worker(WorkerContext& context, agent_link::Incarnation incarnation, std::string name,
                std::function<void()> changed)
     : context_(context),
@@ -122,8 +131,9 @@ Status Worker::try_start(agent_link::Launch launch, UniqueFd predecessor) {
     HVD_RETURN_IF_ERROR(take_state_memory());
     start.state_memory = state_memory_->duplicate();
   }
+  SharedBytes world = context_.world ? context_.world->frame_for(incarnation_) : nullptr;
   HVD_RETURN_IF_ERROR(channel_.open(context_.loop, std::move(sockets->first),
-                                    std::move(launch.welcome), context_.world));
+                                    std::move(launch.welcome), std::move(world)));
 
   auto reaper = fork_reaper(start, context_.lease, context_.outlives_driver);
   HVD_RETURN_IF_ERROR(reaper.status());
@@ -370,8 +380,8 @@ void Worker::excuse(TimePoint now) {
   if (heartbeat_.deadline() != kNever) heartbeat_.excuse(now);
 }
 
-void Worker::world(std::uint64_t generation, bool effective, SharedBytes frame) {
-  channel_.send_world(generation, effective, std::move(frame));
+void Worker::world(const HostWorld& world) {
+  channel_.send_world(world.world.generation, world.world.effective, world.frame_for(incarnation_));
 }
 
 void Worker::credit(agent_link::Stream stream, std::uint64_t bytes) {

@@ -51,6 +51,14 @@ class OutOfMemoryKills {
   std::map<std::string, MemoryEvents> taken_ = own_memory_events();
 };
 
+// The newest world of a kind, and its key for each member on this host.
+struct HostWorld {
+  agent_link::World world;
+  std::vector<agent_link::WorkerKey> keys;
+  // The worker_link::World for this worker.
+  SharedBytes frame_for(agent_link::Incarnation incarnation) const;
+};
+
 // The parts of the agent that workers use; all of them outlive the workers.
 struct WorkerContext {
   EventLoop& loop;
@@ -62,9 +70,8 @@ struct WorkerContext {
   bool outlives_driver = false;                   // workers are held when hvdrun has died
   Duration silence{};                             // of a worker before it is killed; zero: never
   std::optional<PortRange> ports = std::nullopt;  // of the job's listeners; nothing: any
-  // The newest effective world as a worker_link::World frame; a new worker gets it right after its
-  // Welcome. Null before there is one.
-  SharedBytes world = {};
+  // The newest effective world; a new worker gets it right after its Welcome.
+  std::optional<HostWorld> world = {};
   // Workers keep the state of the job in memory that the agent holds; that of those that have ended
   // is for the next ones.
   bool keeps_state = false;
@@ -87,8 +94,7 @@ class Worker {
   // kills when `grace` is over.
   void stop(const std::string& reason, Duration grace, TimePoint now);
   void kill();
-  // `frame` is the worker_link::World of that generation.
-  void world(std::uint64_t generation, bool effective, SharedBytes frame);
+  void world(const HostWorld& world);
   void credit(agent_link::Stream stream, std::uint64_t bytes);
   // The link to hvdrun is cut, or there is one again. Returns the bytes of output that were on
   // their way.

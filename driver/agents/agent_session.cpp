@@ -442,8 +442,10 @@ void AgentSession::send(OutgoingFrames::Make make) { impl_->writer().send(std::m
 void AgentSession::send_program(const SharedBytes& program) {
   impl_->writer().send_program(program);
 }
-void AgentSession::send_world(std::uint64_t generation, bool effective, SharedBytes frame) {
-  impl_->writer().send_world(generation, effective, std::move(frame));
+void AgentSession::send_world(const WorldFrames& world, const std::string& host) {
+  const auto keys = world.keys.find(host);
+  impl_->writer().send_world(world.generation, world.effective, world.world,
+                             keys == world.keys.end() ? nullptr : keys->second);
 }
 void AgentSession::send_heartbeat() { impl_->send_heartbeat(); }
 void AgentSession::report_liveness(TimePoint now, Duration pace) {

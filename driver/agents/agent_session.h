@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,6 +62,14 @@ struct AgentSessionCallbacks {
   std::function<void()> kill_orphans;
 };
 
+// A world as it goes out: the same bytes to every agent, and to each the keys of its own workers.
+struct WorldFrames {
+  std::uint64_t generation = 0;
+  bool effective = true;
+  SharedBytes world;                        // agent_link::World, encoded; null: there is none
+  std::map<std::string, SharedBytes> keys;  // agent_link::WorldKeys, by the name of the host
+};
+
 class AgentSession {
  public:
   // Sends Hello and Check.
@@ -76,9 +85,9 @@ class AgentSession {
   void send(OutgoingFrames::Make make);
   // The job's Program: only the first call sends it.
   void send_program(const SharedBytes& program);
-  // A World as an encoded frame. An effective world is sent only if it is newer than all that were
-  // sent before, and of those that wait only the newest of each kind is sent.
-  void send_world(std::uint64_t generation, bool effective, SharedBytes frame);
+  // An effective world is sent only if it is newer than all that were sent before, and of those
+  // that wait only the newest of each kind is sent. `host`: the job's name for this one.
+  void send_world(const WorldFrames& world, const std::string& host);
   // To be called at a steady pace: sends a heartbeat if the agent is ready, unless the last one
   // still waits to be written.
   void send_heartbeat();

@@ -33,10 +33,11 @@ void FrameWriter::send_program(const SharedBytes& program) {
   if (!std::exchange(program_sent_, true)) send(program);
 }
 
-void FrameWriter::send_world(std::uint64_t generation, bool effective, SharedBytes frame) {
+void FrameWriter::send_world(std::uint64_t generation, bool effective, SharedBytes frame,
+                             SharedBytes keys) {
   if (!writable_ || (effective && generation <= newest_effective_)) return;
   if (effective) newest_effective_ = generation;
-  unsent_.push_world(effective, std::move(frame));
+  unsent_.push_world(effective, std::move(frame), std::move(keys));
   begin_to_write();
 }
 

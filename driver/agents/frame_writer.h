@@ -30,7 +30,7 @@ class FrameWriter {
   void send(SharedBytes frame);
   void send(OutgoingFrames::Make make);
   void send_program(const SharedBytes& program);
-  void send_world(std::uint64_t generation, bool effective, SharedBytes frame);
+  void send_world(std::uint64_t generation, bool effective, SharedBytes frame, SharedBytes keys);
 
   // Whether a heartbeat can be sent: the link is open and the last one was written.
   bool takes_heartbeat() const { return writable_ && !unsent_.urgent_waits(); }

@@ -10,14 +10,14 @@ void OutgoingFrames::push_urgent(SharedBytes frame) {
   ++urgent_;
 }
 
-void OutgoingFrames::push_world(bool effective, SharedBytes frame) {
+void OutgoingFrames::push_world(bool effective, SharedBytes frame, SharedBytes keys) {
   auto& waiting = effective ? waiting_effective_ : waiting_proposed_;
-  if (waiting) {
-    (*waiting)->frame = std::move(frame);
-    return;
+  if (!waiting) {
+    waiting_.push_back({nullptr});
+    waiting = std::prev(waiting_.end());
   }
-  push(std::move(frame));
-  waiting = std::prev(waiting_.end());
+  (*waiting)->frame = std::move(frame);
+  (*waiting)->before = std::move(keys);
 }
 
 void OutgoingFrames::begin_first() {
@@ -25,6 +25,7 @@ void OutgoingFrames::begin_first() {
   if (waiting_effective_ == first) waiting_effective_.reset();
   if (waiting_proposed_ == first) waiting_proposed_.reset();
   if (!first->frame) first->frame = share(std::exchange(first->make, {})());
+  if (first->before) begun_.push_back({std::move(first->before)});
   begun_.push_back(std::move(*first));
   waiting_.pop_front();
 }

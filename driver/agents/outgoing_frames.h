@@ -22,13 +22,14 @@ class OutgoingFrames {
  public:
   using Make = std::function<std::string()>;
 
-  void push(SharedBytes frame) { waiting_.push_back({std::move(frame), {}, false}); }
+  void push(SharedBytes frame) { waiting_.push_back({std::move(frame)}); }
   // `make` is called when all frames before have begun to be written.
-  void push(Make make) { waiting_.push_back({nullptr, std::move(make), false}); }
+  void push(Make make) { waiting_.push_back({nullptr, std::move(make)}); }
   // Overtakes all frames of which nothing has been written yet.
   void push_urgent(SharedBytes frame);
-  // Replaces a world of the same kind that still waits.
-  void push_world(bool effective, SharedBytes frame);
+  // Replaces a world of the same kind that still waits. `keys` is written right before it; null:
+  // the host has none.
+  void push_world(bool effective, SharedBytes frame, SharedBytes keys);
 
   bool empty() const { return begun_.empty() && waiting_.empty(); }
   // An urgent frame is not completely written yet.
@@ -43,8 +44,9 @@ class OutgoingFrames {
  private:
   struct Item {
     SharedBytes frame;  // null: not made yet
-    Make make;
+    Make make = {};
     bool urgent = false;
+    SharedBytes before = nullptr;  // a frame that goes out with it, or null
   };
   using Place = std::list<Item>::iterator;
 

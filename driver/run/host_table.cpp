@@ -68,12 +68,14 @@ std::set<HostIndex> HostTable::broadcast(const SharedBytes& frame) {
   return told;
 }
 
-void HostTable::send_world(std::uint64_t generation, bool effective, const SharedBytes& frame) {
+void HostTable::send_world(const WorldFrames& world) {
   for (HostIndex host = 0; host < hosts_.size(); ++host) {
-    if (hosts_[host].session && job_.hosts()[host].live > 0) {
-      hosts_[host].session->send_world(generation, effective, frame);
-    }
+    if (job_.hosts()[host].live > 0) send_world(host, world);
   }
+}
+
+void HostTable::send_world(HostIndex host, const WorldFrames& world) {
+  if (hosts_[host].session) hosts_[host].session->send_world(world, name(host));
 }
 
 void HostTable::send_heartbeats() {

@@ -62,7 +62,8 @@ class HostTable {
   // Returns the hosts with a session.
   std::set<HostIndex> broadcast(const SharedBytes& frame);
   // To the hosts that have workers.
-  void send_world(std::uint64_t generation, bool effective, const SharedBytes& frame);
+  void send_world(const WorldFrames& world);
+  void send_world(HostIndex host, const WorldFrames& world);
   void send_heartbeats();
   // Each session tells the job whether its agent was heard, and whether this process itself keeps
   // it waiting.

@@ -1,4 +1,6 @@
 // What the job decides is done here.
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,53 +34,61 @@ std::vector<Incarnation> incarnations_of(const WorldDocument& world) {
 void JobRunner::perform(const action::PublishWorld& action) {
   const WorldDocument& world = action.world;
   const bool is_effective = world.state == WorldState::effective;
-  const SharedBytes frame = keep_world(action);
-  if (context_.spec.elastic) hosts_.send_world(world.generation, is_effective, frame);
+  const auto frames = keep_world(action);
+  if (context_.spec.elastic) hosts_.send_world(*frames);
   if (!is_effective || !context_.spec.elastic || world.last) return;
   workers_.update_master(world);
   context_.observer.on_world(world, action.why);
 }
 
-// With the document as workers read it.
-agent_link::World JobRunner::message_of(const WorldDocument& world) const {
-  WorldDocument sealed = world;
-  seal_keys(context_.job_key, sealed);
-  return {world.generation, world.state == WorldState::effective, sealed.to_json()};
+WorldFrames JobRunner::frames_of(const WorldDocument& world) const {
+  WorldFrames frames{world.generation, world.state == WorldState::effective};
+  frames.world =
+      share(agent_link::World{frames.generation, frames.effective, world.encode()}.encode());
+
+  auto keys = sealed_keys(context_.job_key, world);
+  std::map<std::string, agent_link::WorldKeys> by_host;
+  for (std::size_t rank = 0; rank < keys.size(); ++rank) {
+    const WorldMember& member = world.members[rank];
+    by_host[member.host].keys.push_back({member.incarnation, std::move(keys[rank])});
+  }
+  for (auto& [host, message] : by_host) {
+    message.generation = world.generation;
+    frames.keys.emplace(host, share(message.encode()));
+  }
+  return frames;
 }
 
-SharedBytes JobRunner::keep_world(const action::PublishWorld& action) {
+std::shared_ptr<const WorldFrames> JobRunner::keep_world(const action::PublishWorld& action) {
   const WorldDocument& world = action.world;
   const bool is_effective = world.state == WorldState::effective;
   // For agents that are found later.
   if (takeover_) takeover_->publish(world);
   // Until they leave, the members of the world before the last one commit there.
   server_.set_members(world.generation, incarnations_of(world), is_effective && !world.last);
-  agent_link::World message = message_of(world);
-  SharedBytes frame = share(message.encode());
-  server_.put(kWorldScope, is_effective ? kCurrentWorldKey : kProposedWorldKey,
-              std::move(message.document));
-  if (!is_effective) return frame;
+  server_.put(kWorldScope, is_effective ? kCurrentWorldKey : kProposedWorldKey, world.to_json());
+  auto frames = std::make_shared<const WorldFrames>(frames_of(world));
+  if (!is_effective) return frames;
 
   report_.new_world();
-  workers_.take_up(world.generation, frame);
-  if (!context_.spec.elastic || world.last) return frame;  // nobody forms the last one
+  workers_.take_up(frames);
+  if (!context_.spec.elastic || world.last) return frames;  // nobody forms the last one
   server_.erase_scopes_if([generation = world.generation](std::string_view scope) {
     return belongs_to_older(scope, generation);
   });
   record_.add_world(world, action.why);
-  return frame;
+  return frames;
 }
 
 // An agent that comes again may have missed the newest ones.
 void JobRunner::send_worlds(HostIndex host) {
-  AgentSession& session = *hosts_.at(host).session;
   const WorldDocument& world = loop_.job().world();
   if (world.members.empty()) return;
   workers_.update_master(world);
-  workers_.send_world(session);
+  workers_.send_world(host);
   const auto& proposed = takeover_->proposed();
   if (!proposed || proposed->generation <= world.generation) return;
-  session.send_world(proposed->generation, false, share(message_of(*proposed).encode()));
+  hosts_.send_world(host, frames_of(*proposed));
 }
 
 void JobRunner::perform(const action::VoidCommits& action) {

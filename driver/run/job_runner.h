@@ -103,9 +103,9 @@ class JobRunner {
 
   // ---- actions ----
   void perform(const action::PublishWorld& action);
-  // Nobody hears of it yet. Returns its agent_link::World.
-  SharedBytes keep_world(const action::PublishWorld& action);
-  agent_link::World message_of(const WorldDocument& world) const;
+  // No agent hears of it yet.
+  std::shared_ptr<const WorldFrames> keep_world(const action::PublishWorld& action);
+  WorldFrames frames_of(const WorldDocument& world) const;
   void perform(const action::StartAgent& action) { agents_.start(action.host); }
   void perform(const action::PlanStands& action);
   void perform(const action::ChooseAddresses& /*action*/) { addresses_.choose(); }

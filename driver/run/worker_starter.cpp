@@ -26,11 +26,6 @@ WorkerStarter::WorkerStarter(const JobContext& context, const Job& job, HostTabl
   if (context_.spec.elastic) environment_.max_restarts = context_.spec.elastic->max_restarts;
 }
 
-void WorkerStarter::take_up(std::uint64_t generation, SharedBytes frame) {
-  generation_ = generation;
-  world_ = std::move(frame);
-}
-
 bool WorkerStarter::choose_master(HostIndex host, const std::string& address) {
   environment_.size = static_cast<int>(job_.workers().size());
   return set_master(host, address);
@@ -58,7 +53,7 @@ void WorkerStarter::start(HostIndex host, const WorldMember& member) {
   if (!session) return;
   if (!hosts_.at(host).found.local) report_withheld_secrets();
   session->send_program(program_);
-  send_world(*session);
+  send_world(host);
   session->send([this, host, member, follows = world_ != nullptr] {
     return launch_frame(host, member, follows);
   });

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "base/shared_bytes.h"
 #include "driver/job/job.h"
@@ -22,9 +24,10 @@ class WorkerStarter {
   WorkerStarter(const WorkerStarter&) = delete;
   WorkerStarter& operator=(const WorkerStarter&) = delete;
 
-  // This world has taken force; `frame` is its agent_link::World. Workers that start get it.
-  void take_up(std::uint64_t generation, SharedBytes frame);
-  std::uint64_t generation() const { return generation_; }
+  // This world has taken force: workers that start get it.
+  void take_up(std::shared_ptr<const WorldFrames> world) { world_ = std::move(world); }
+  // 0: there is no world yet.
+  std::uint64_t generation() const { return world_ ? world_->generation : 0; }
 
   // For programs that meet by torch's own rendezvous (MASTER_ADDR, MASTER_PORT): its place is on
   // rank 0's host, of a static job at this address. False: no port is free there.
@@ -33,8 +36,8 @@ class WorkerStarter {
   void update_master(const WorldDocument& world);
 
   // The world that was taken up last.
-  void send_world(AgentSession& session) const {
-    if (world_) session.send_world(generation_, true, world_);
+  void send_world(HostIndex host) const {
+    if (world_) hosts_.send_world(host, *world_);
   }
   // No effect if the host's agent has gone.
   void start(HostIndex host, const WorldMember& member);
@@ -52,10 +55,9 @@ class WorkerStarter {
   HostTable& hosts_;
   // What all workers are started with; encoded once, whatever their number.
   const SharedBytes program_;
-  JobEnvironment environment_;  // but for what is a host's own
-  Incarnation leader_ = 0;      // rank 0 of the world in force
-  SharedBytes world_;           // in force
-  std::uint64_t generation_ = 0;
+  JobEnvironment environment_;                // but for what is a host's own
+  Incarnation leader_ = 0;                    // rank 0 of the world in force
+  std::shared_ptr<const WorldFrames> world_;  // in force
   bool has_reported_secrets_ = false;
 };
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
+#include <utility>
+#include <vector>
 
 namespace hvd {
 namespace {
@@ -39,6 +41,36 @@ TEST(Wire, GivesBackWhatWasWritten) {
   EXPECT_EQ(reader.str(), "");
   EXPECT_EQ(reader.strings(), (std::vector<std::string>{"x", "", "yz"}));
   EXPECT_TRUE(reader.finish("all").ok());
+}
+
+TEST(Wire, SmallNumbersTakeFewBytes) {
+  const std::vector<std::pair<std::uint64_t, std::size_t>> sizes = {{0, 1},
+                                                                    {0x7f, 1},
+                                                                    {0x80, 2},
+                                                                    {0x3fff, 2},
+                                                                    {0x4000, 3},
+                                                                    {~std::uint64_t{0} >> 1, 9},
+                                                                    {~std::uint64_t{0}, 10}};
+  for (const auto& [number, size] : sizes) {
+    const std::string bytes = WireWriter().varint(number).take();
+    EXPECT_EQ(bytes.size(), size) << number;
+    WireReader reader(bytes);
+    EXPECT_EQ(reader.varint(), number);
+    EXPECT_TRUE(reader.finish("number").ok()) << number;
+
+    WireReader cut(std::string_view(bytes).substr(0, size - 1));
+    EXPECT_EQ(cut.varint(), 0U);
+    EXPECT_TRUE(cut.failed()) << number;
+  }
+}
+
+TEST(Wire, ANumberOfMoreThan64BitsIsAFailure) {
+  for (const std::string_view bytes : {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02",
+                                       "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"}) {
+    WireReader reader(bytes);
+    reader.varint();
+    EXPECT_TRUE(reader.failed());
+  }
 }
 
 TEST(Wire, IsLittleEndian) {

@@ -90,7 +90,7 @@ TEST_F(Workers, RefuseSeveralSocketsOnATransportThatHasOne) {
   environment_["HVD_TRANSPORT"] = "gloo-tcp";
   environment_["HVD_SOCKETS_PER_PAIR"] = "2";
   const auto document = document_of(2);
-  start(greeting_of(document.members[0], text_of(document)), "threads");
+  start(greeting_of(document.members[0], frame_of(document, 100)), "threads");
   const auto ended = wait_all();
   EXPECT_EQ(ended[0].code, 1);
   EXPECT_NE(ended[0].err.find("HVD_SOCKETS_PER_PAIR=2 is for HVD_TRANSPORT=hvd: gloo-tcp has one "
@@ -102,7 +102,7 @@ TEST_F(Workers, RefuseSeveralSocketsOnATransportThatHasOne) {
 TEST_F(Workers, RefuseAListOfCoresThatIsShorterThanTheirHostHasRanks) {
   environment_["HVD_THREAD_AFFINITY"] = "0,1";
   const auto document = document_of(6);
-  start(greeting_of(document.members[0], text_of(document)), "threads");
+  start(greeting_of(document.members[0], frame_of(document, 100)), "threads");
   const auto ended = wait_all();
   EXPECT_EQ(ended[0].code, 1);
   EXPECT_NE(ended[0].err.find("HVD_THREAD_AFFINITY=0,1 names 2 cores for 3 workers on this host. "
@@ -114,7 +114,7 @@ TEST_F(Workers, RefuseAListOfCoresThatIsShorterThanTheirHostHasRanks) {
 TEST_F(Workers, RefuseACoreThatDoesNotExist) {
   environment_["HVD_THREAD_AFFINITY"] = "9999";
   const auto document = document_of(1);
-  start(greeting_of(document.members[0], text_of(document)), "threads");
+  start(greeting_of(document.members[0], frame_of(document, 100)), "threads");
   const auto ended = wait_all();
   EXPECT_EQ(ended[0].code, 1);
   EXPECT_NE(ended[0].err.find("cannot run on core 9999; the cores that it may use are"),
@@ -167,12 +167,12 @@ TEST_F(Workers, CanLeaveAndJoinAHundredTimesWithoutLeaking) {
   for (auto& one : all_told) EXPECT_EQ(one.get().size(), 2 * 111U);
 }
 
-TEST_F(Workers, ReadTheWorldFromTheRendezvousIfTheAgentDidNotKnowItYet) {
-  const auto document = document_of(2);
-  for (const auto& member : document.members) start(greeting_of(member, ""), "place");
-  const std::string text = text_of(document);
-  boost::asio::post(io_, [&] { server_.put(kWorldScope, kCurrentWorldKey, text); });
-  for (const auto& status : wait_all()) EXPECT_EQ(status.code, 0) << status.err;
+TEST_F(Workers, EndIfTheirAgentDoesNotTellThemTheWorld) {
+  start(greeting_of(document_of(2).members.front(), ""), "place");
+  const auto status = wait_all().front();
+  EXPECT_NE(status.code, 0);
+  EXPECT_NE(status.err.find("the agent's welcome came without the world"), std::string::npos)
+      << status.err;
 }
 
 TEST_F(Workers, AreToldWhichRankWasLostAndAreDoneIfTheyHandleIt) {
@@ -203,7 +203,7 @@ TEST_F(Workers, OfAnotherIncarnationAreToldThatTheyAreNoMember) {
   auto document = document_of(1);
   auto stale = document.members.front();
   stale.incarnation = 7;
-  start(greeting_of(stale, text_of(document)), "place");
+  start(greeting_of(stale, frame_of(document, stale.incarnation)), "place");
   const auto status = wait_all().front();
   EXPECT_EQ(status.code, 1);
   EXPECT_NE(status.err.find("InitError: hvd::init(): this worker, a#0 of incarnation 7, is not a "

@@ -76,19 +76,23 @@ class Workers : public ::testing::Test {
     return document;
   }
 
-  // The world as its members are told it, and from now on with their rights.
-  std::string text_of(WorldDocument document) {
-    seal_keys(job_key_, document);
+  // The world as this worker is told it, and from now on its members have their rights.
+  std::string frame_of(const WorldDocument& document, std::uint64_t incarnation) {
     std::vector<rendezvous::Incarnation> members;
     for (const auto& member : document.members) members.push_back(member.incarnation);
     const bool is_in_force = document.state == WorldState::effective;
     boost::asio::post(io_, [this, generation = document.generation, members, is_in_force] {
       server_.set_members(generation, members, is_in_force);
     });
-    return document.to_json();
+    const auto* const self = document.find(incarnation);
+    const auto keys = sealed_keys(job_key_, document);
+    const std::string key =
+        self == nullptr ? "" : keys[static_cast<std::size_t>(self - document.members.data())];
+    return worker_link::World{document.generation, is_in_force, document.encode(), key}.encode();
   }
 
-  // The bytes that the agent writes before a worker starts: its Welcome, and the world after it.
+  // The bytes that the agent writes before a worker starts: its Welcome, and the frame of the world
+  // after it, if there is one.
   std::string greeting_of(const WorldMember& member, const std::string& world,
                           bool elastic = false) {
     boost::asio::post(io_, [this, incarnation = member.incarnation, name = member.worker()] {
@@ -103,9 +107,7 @@ class Workers : public ::testing::Test {
     welcome.advertise_address = member.address;
     welcome.world_follows = !world.empty();
     welcome.elastic = elastic;
-    std::string frames = welcome.encode();
-    if (!world.empty()) frames += worker_link::World{1, true, world}.encode();
-    return frames;
+    return welcome.encode() + world;
   }
 
   void start(const std::string& welcome, const std::string& scenario) {
@@ -124,7 +126,7 @@ class Workers : public ::testing::Test {
   void start_all(int size, const std::string& scenario) {
     const auto document = document_of(size);
     for (const auto& member : document.members) {
-      start(greeting_of(member, text_of(document)), scenario);
+      start(greeting_of(member, frame_of(document, member.incarnation)), scenario);
     }
   }
 

@@ -73,15 +73,13 @@ std::optional<LifeLock> take_life_lock(const std::string& descriptor) {
   return *std::move(lock);
 }
 
-Result<WorldDocument> receive_world(int descriptor, FrameDecoder& decoder) {
+Result<worker_link::World> receive_world(int descriptor, FrameDecoder& decoder) {
   auto frame = receive_frame(descriptor, decoder, Clock::now() + kWelcomeTimeout);
   HVD_RETURN_IF_ERROR(frame.status());
   if (frame->kind != static_cast<std::uint16_t>(worker_link::Kind::world)) {
     return Status(Code::data_loss, cat("a frame of kind ", frame->kind));
   }
-  auto world = worker_link::World::decode(frame->payload);
-  HVD_RETURN_IF_ERROR(world.status());
-  return WorldDocument::from_json(world->document);
+  return worker_link::World::decode(frame->payload);
 }
 
 }  // namespace
@@ -123,28 +121,34 @@ Result<AgentChannel*> AgentChannel::open(const std::string& descriptor,
   HVD_RETURN_IF_ERROR(welcome.status());
 
   std::optional<WorldDocument> first_world;
+  std::string first_key;
   if (welcome->world_follows) {
-    auto world = receive_world(*number, decoder);
-    HVD_RETURN_IF_ERROR(world.status().with_context("the world that follows the agent's welcome"));
+    constexpr std::string_view kWhat = "the world that follows the agent's welcome";
+    auto message = receive_world(*number, decoder);
+    HVD_RETURN_IF_ERROR(message.status().with_context(kWhat));
+    auto world = WorldDocument::decode(message->document);
+    HVD_RETURN_IF_ERROR(world.status().with_context(kWhat));
     first_world = *std::move(world);
+    first_key = std::move(message->key);
   }
 
   // Programs that this one starts must not hold the link open.
   ::fcntl(*number, F_SETFD, FD_CLOEXEC);
   // Never deleted: its thread runs as long as the process.
   return new AgentChannel(UniqueFd(*number), std::move(decoder), std::move(*welcome),
-                          std::move(first_world), take_life_lock(life_lock));
+                          std::move(first_world), std::move(first_key), take_life_lock(life_lock));
 }
 
 AgentChannel::AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome,
-                           std::optional<WorldDocument> first_world,
+                           std::optional<WorldDocument> first_world, std::string first_key,
                            std::optional<LifeLock> life_lock)
     : opener_(::getpid()),
       fd_(std::move(fd)),
       life_lock_(std::move(life_lock)),
       decoder_(std::move(decoder)),
       welcome_(std::move(welcome)),
-      first_world_(std::move(first_world)) {
+      first_world_(std::move(first_world)),
+      first_key_(std::move(first_key)) {
   watcher_ = runtime::start_thread("hvd-agent-link", [this] { watch(); });
 }
 
@@ -214,7 +218,6 @@ void AgentChannel::handle(const Frame& frame) {
       auto message = worker_link::World::decode(frame.payload);
       if (!message.ok()) break;
       std::unique_lock lock(mutex_);
-      if (message->effective) world_ = message->document;
       if (!listener_.world) {
         unheard_.push_back(std::move(*message));
         return;
@@ -313,11 +316,6 @@ void AgentChannel::answer_by(std::function<Activity(bool)> activity) {
 void AgentChannel::report_work_by(std::function<WorkReading()> reading) {
   const std::lock_guard lock(mutex_);
   work_ = std::move(reading);
-}
-
-std::string AgentChannel::world() const {
-  const std::lock_guard lock(mutex_);
-  return world_;
 }
 
 std::optional<std::string> AgentChannel::stop_reason() const {

@@ -47,8 +47,8 @@ class AgentChannel final : public MarkKeeper {
   rendezvous::ClientOptions rendezvous_options() const;
   // The world that came with the Welcome; nothing if none did.
   const std::optional<WorldDocument>& first_world() const { return first_world_; }
-  // The newest effective world document that the agent has sent since; empty before the first.
-  std::string world() const;
+  // Its key, sealed for this worker; empty if it is no member of it.
+  const std::string& first_key() const { return first_key_; }
   // Why the job is being stopped; nothing while it is not.
   std::optional<std::string> stop_reason() const;
   // Blocks until the job is being stopped; false if it is not at the deadline.
@@ -104,7 +104,8 @@ class AgentChannel final : public MarkKeeper {
  private:
   Status send_activity(std::uint32_t id, const Activity& activity);
   AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welcome welcome,
-               std::optional<WorldDocument> first_world, std::optional<LifeLock> life_lock);
+               std::optional<WorldDocument> first_world, std::string first_key,
+               std::optional<LifeLock> life_lock);
   void watch();
   void handle(const Frame& frame);
   void handle(const worker_link::DriverGone& message);
@@ -119,6 +120,7 @@ class AgentChannel final : public MarkKeeper {
   TimePoint report_at_{};
   const worker_link::Welcome welcome_;
   const std::optional<WorldDocument> first_world_;
+  const std::string first_key_;
   std::mutex send_mutex_;
   FrameSender sender_;  // under send_mutex_
   mutable std::mutex mutex_;
@@ -126,8 +128,7 @@ class AgentChannel final : public MarkKeeper {
   mutable std::condition_variable driver_came_;
   std::atomic<bool> driver_is_gone_ = false;  // written under mutex_, as is mark_
   CommitId mark_;                             // the newest
-  std::string world_;
-  std::vector<worker_link::World> unheard_;  // until listen()
+  std::vector<worker_link::World> unheard_;   // until listen()
   Listener listener_;
   std::function<Activity(bool wants_dump)> activity_;
   std::function<WorkReading()> work_;

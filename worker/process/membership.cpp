@@ -15,7 +15,10 @@ Membership::Membership(AgentChannel& agent)
 Result<Membership*> Membership::begin(AgentChannel& agent) {
   // Never deleted: the channel's thread uses it as long as the process lives.
   auto* const membership = new Membership(agent);
-  if (const auto& world = agent.first_world()) membership->follower_.hear(*world);
+  if (const auto& world = agent.first_world()) {
+    membership->follower_.hear(*world);
+    membership->keys_[world->generation] = agent.first_key();
+  }
   agent.listen({[membership](const worker_link::World& world) { membership->hear(world); },
                 [membership] {
                   const std::lock_guard lock(membership->mutex_);
@@ -28,7 +31,7 @@ Result<Membership*> Membership::begin(AgentChannel& agent) {
 }
 
 void Membership::hear(const worker_link::World& message) {
-  auto document = WorldDocument::from_json(message.document);
+  auto document = WorldDocument::decode(message.document);
   if (!document.ok()) {
     HVD_LOG(error, "the agent sent a world that cannot be read, of generation "
                        << message.generation << ": " << document.status().message());
@@ -36,6 +39,7 @@ void Membership::hear(const worker_link::World& message) {
   }
   document->state = message.effective ? WorldState::effective : WorldState::proposed;
   const std::lock_guard lock(mutex_);
+  keys_[message.generation] = message.key;
   if (follower_.hear(*document)) {
     heard_ = Clock::now();
     end_current(*document, "has replaced");
@@ -62,8 +66,15 @@ void Membership::met() {
   meets_ = false;
 }
 
+// Rank 0 may have heard of a world before this process has, and taken it into force with all at a
+// commit: then its key is still on its way here.
+const WorldDocument* Membership::next_with_key() const {
+  const auto* const document = follower_.next();
+  return document != nullptr && keys_.contains(document->generation) ? document : nullptr;
+}
+
 bool Membership::is_over_or_newer() const {
-  return abandoned_ || follower_.next() != nullptr || follower_.is_out() || agent_.stop_reason();
+  return abandoned_ || next_with_key() != nullptr || follower_.is_out() || agent_.stop_reason();
 }
 
 void Membership::end_current(const WorldDocument& newer, const std::string& how) {
@@ -79,7 +90,7 @@ void Membership::end_current(const WorldDocument& newer, const std::string& how)
 
 bool Membership::has_next() const {
   const std::lock_guard lock(mutex_);
-  return follower_.next() != nullptr;
+  return next_with_key() != nullptr;
 }
 
 Result<Membership::Entry> Membership::next(TimePoint again_at, TimePoint deadline) {
@@ -91,6 +102,8 @@ Result<Membership::Entry> Membership::next(TimePoint again_at, TimePoint deadlin
     }
   }
 
+  // The others are on their way into the next one.
+  if (follower_.next() != nullptr) again_at = kNever;
   const Duration pause = std::max(again_at - Clock::now(), Duration::zero());
   for (bool waits = true; waits;) {
     if (agent_.driver_is_gone()) {
@@ -112,12 +125,14 @@ Result<Membership::Entry> Membership::next(TimePoint again_at, TimePoint deadlin
   if (follower_.is_out()) {
     return Status(Code::failed_precondition, "the job goes on without this worker");
   }
-  if (follower_.next() == nullptr && deadline <= again_at) {
+  if (next_with_key() == nullptr && deadline <= again_at) {
     return Status(Code::deadline_exceeded, "there is no newer world yet");
   }
 
-  if (const auto* document = follower_.next()) {
+  if (const auto* document = next_with_key()) {
     current_.document = *document;
+    keys_.erase(keys_.begin(), keys_.find(document->generation));
+    current_.key = keys_.begin()->second;
     current_.round = 1;
     follower_.entered(document->generation);
   } else if (announced_) {
@@ -192,7 +207,7 @@ bool Membership::is_out() const {
 std::string Membership::proposal() const {
   const std::lock_guard lock(mutex_);
   const auto* const proposed = follower_.proposed();
-  return proposed == nullptr ? std::string() : proposed->to_json();
+  return proposed == nullptr ? std::string() : proposed->encode();
 }
 
 std::optional<std::uint64_t> Membership::proposed_generation() const {
@@ -202,12 +217,12 @@ std::optional<std::uint64_t> Membership::proposed_generation() const {
 }
 
 bool Membership::is_last(const std::string& document) {
-  const auto world = WorldDocument::from_json(document);
+  const auto world = WorldDocument::decode(document);
   return world.ok() && world->last;
 }
 
-Status Membership::committed(const std::string& text) {
-  auto document = WorldDocument::from_json(text);
+Status Membership::committed(const std::string& bytes) {
+  auto document = WorldDocument::decode(bytes);
   HVD_RETURN_IF_ERROR(document.status().with_context("the world that rank 0 goes over to"));
   const auto generation = document->generation;
   {

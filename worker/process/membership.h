@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,6 +27,7 @@ class Membership {
   // A world to be formed, or in force.
   struct Entry {
     WorldDocument document;
+    std::string key;  // of that generation, sealed for this worker
     // Which attempt of the members this is: one more after each that this process has announced.
     std::uint64_t round = 0;
     std::shared_ptr<runtime::Interrupt> interrupt;
@@ -81,6 +83,7 @@ class Membership {
   explicit Membership(AgentChannel& agent);
   void hear(const worker_link::World& message);
   void hear_of_driver(bool gone);
+  const WorldDocument* next_with_key() const;
   bool is_over_or_newer() const;
   TimePoint late_at() const;
   std::optional<std::string> late() const;
@@ -90,6 +93,7 @@ class Membership {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   WorldFollower follower_;
+  std::map<std::uint64_t, std::string> keys_;  // by generation, from that of current_ on
   Entry current_;
   bool ended_by_plan_ = false;
   bool ready_sent_ = false;

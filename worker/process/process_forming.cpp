@@ -235,19 +235,6 @@ Status ProcessWorld::open_agent(const std::string& descriptor) {
   return agent_->send_initialised();
 }
 
-Result<WorldDocument> ProcessWorld::read_document(rendezvous::Client& client, TimePoint deadline) {
-  std::string text = agent_->world();
-  if (text.empty()) {
-    if (const auto& first = agent_->first_world()) return *first;
-    auto found = client.wait(kWorldScope, kCurrentWorldKey, deadline);
-    HVD_RETURN_IF_ERROR(found.status().with_context("wait for the world to be published"));
-    text = std::move(found->value);
-  }
-  auto document = WorldDocument::from_json(text);
-  HVD_RETURN_IF_ERROR(document.status().with_context("read the world"));
-  return document;
-}
-
 Status ProcessWorld::init_as_worker(const std::string& descriptor) {
   HVD_RETURN_IF_ERROR(apply_log_settings(process_environment(), "hvd"));
   auto settings = settings_from_environment(process_environment());
@@ -267,19 +254,20 @@ Status ProcessWorld::init_as_worker(const std::string& descriptor) {
 
   auto client =
       std::make_shared<rendezvous::Client>(agent_->rendezvous_options(), welcome.credential);
-  auto document = read_document(*client, Clock::now() + settings_.config.connect_timeout);
-  HVD_RETURN_IF_ERROR(document.status());
+  const auto& document = agent_->first_world();
+  if (!document) return {Code::data_loss, "the agent's welcome came without the world"};
 
   const auto round = rounds_.next(document->generation);
   {
     const std::lock_guard lock(mutex_);
     generation_.begin(document->generation, client, agent_);
   }
-  return form(*document, *client, round, nullptr);
+  return form(*document, agent_->first_key(), *client, round, nullptr);
 }
 
-Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& client,
-                          std::uint64_t round, std::shared_ptr<runtime::Interrupt> interrupt) {
+Status ProcessWorld::form(const WorldDocument& document, const std::string& sealed_key,
+                          rendezvous::Client& client, std::uint64_t round,
+                          std::shared_ptr<runtime::Interrupt> interrupt) {
   const auto& welcome = agent_->welcome();
   const WorldMember* const self = document.find(welcome.incarnation);
   if (self == nullptr) {
@@ -292,7 +280,7 @@ Status ProcessWorld::form(const WorldDocument& document, rendezvous::Client& cli
 
   auto settings = settings_for(*self, document.generation);
   HVD_RETURN_IF_ERROR(settings.status());
-  const auto key = open_key(document, *self, welcome.credential);
+  const auto key = open_key(document.generation, *self, sealed_key, welcome.credential);
   HVD_RETURN_IF_ERROR(key.status());
   auto spec = spec_of(document, self->rank, *key);
   spec.interrupt = std::move(interrupt);

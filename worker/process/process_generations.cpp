@@ -182,7 +182,8 @@ Status ProcessWorld::enter(TimePoint again_at) {
     } else {
       ended_because_.clear();  // a newer world has followed it
     }
-    Status formed = form(entry->document, *entry->client, entry->round, entry->interrupt);
+    Status formed =
+        form(entry->document, entry->key, *entry->client, entry->round, entry->interrupt);
     const bool is_final =
         formed.code() == Code::invalid_argument || formed.code() == Code::permission_denied;
     if (formed.ok() || is_final) return formed;

@@ -197,9 +197,9 @@ class ProcessWorld {
   Status init_with_others(LauncherStore& store);
   Status init_as_worker(const std::string& descriptor);
   Status open_agent(const std::string& descriptor);
-  Result<WorldDocument> read_document(rendezvous::Client& client, TimePoint deadline);
   // Forms the world of this document.
-  Status form(const WorldDocument& document, rendezvous::Client& client, std::uint64_t round,
+  Status form(const WorldDocument& document, const std::string& sealed_key,
+              rendezvous::Client& client, std::uint64_t round,
               std::shared_ptr<runtime::Interrupt> interrupt);
   Result<Settings> settings_for(const WorldMember& self, std::uint64_t generation);
   runtime::WorldSpec spec_of(const WorldDocument& document, int rank, const Token& key);

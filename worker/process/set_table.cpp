@@ -110,7 +110,7 @@ std::string SetTable::encode() const {
     out.u32(static_cast<std::uint32_t>(set.members.size()));
     for (const auto incarnation : set.members) out.u64(incarnation);
   }
-  return out.str(world_.to_json()).take();
+  return out.str(world_.encode()).take();
 }
 
 Result<SetTable> SetTable::decode(std::string_view bytes) {
@@ -131,7 +131,7 @@ Result<SetTable> SetTable::decode(std::string_view bytes) {
   }
   const auto world = in.str();
   HVD_RETURN_IF_ERROR(in.finish("the process sets of rank 0"));
-  auto document = WorldDocument::from_json(world);
+  auto document = WorldDocument::decode(world);
   HVD_RETURN_IF_ERROR(document.status().with_context("the process sets of rank 0"));
   table.world_ = std::move(*document);
   return table;

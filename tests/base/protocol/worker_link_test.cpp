@@ -27,7 +27,7 @@ Welcome welcome() {
 
 TEST(WorkerLinkMessages, AreSound) {
   expect_sound(welcome());
-  expect_sound(World{5, false, "{}"});
+  expect_sound(World{5, false, "{}", "key"});
   expect_sound(Stop{"because"});
   expect_sound(Initialised{-1});
   expect_sound(Done{});
@@ -67,10 +67,11 @@ TEST(WorkerLinkMessages, KeepEveryField) {
   EXPECT_EQ(activity->id, 9U);
   EXPECT_EQ(activity->in_flight, "a");
   EXPECT_EQ(activity->last, "b");
-  const auto world = World::decode(payload_of(World{5, true, "document"}));
+  const auto world = World::decode(payload_of(World{5, true, "document", "key"}));
   EXPECT_EQ(world->generation, 5U);
   EXPECT_TRUE(world->effective);
   EXPECT_EQ(world->document, "document");
+  EXPECT_EQ(world->key, "key");
 }
 
 TEST(WorkerLinkMessages, AMarkIsACommitAndNothingElse) {

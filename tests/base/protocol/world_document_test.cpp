@@ -1,12 +1,16 @@
 #include "base/protocol/world_document.h"
 
-#include <functional>
 #include <gtest/gtest.h>
 #include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "base/wire.h"
 
 namespace hvd {
 namespace {
@@ -26,152 +30,175 @@ WorldDocument two_hosts() {
   return world;
 }
 
-TEST(WorldDocument, ComesBackFromItsJson) {
-  for (const auto state : {WorldState::proposed, WorldState::effective}) {
-    auto world = two_hosts();
-    world.state = state;
-    const auto again = WorldDocument::from_json(world.to_json());
-    ASSERT_TRUE(again.ok()) << again.status().to_string();
-    EXPECT_EQ(*again, world);
+// In `hosts` hosts of `slots`, by names and addresses as clusters have them.
+WorldDocument world_of(int hosts, int slots) {
+  WorldDocument world;
+  world.job_id = "job-1";
+  world.generation = 7;
+  for (int host = 0; host < hosts; ++host) {
+    for (int slot = 0; slot < slots; ++slot) {
+      WorldMember member;
+      member.rank = static_cast<int>(world.members.size());
+      member.host = cat("node", 1'000 + host);
+      member.slot = slot;
+      member.incarnation = 1 + world.members.size();
+      member.address = cat("10.0.", host / 250, ".", host % 250);
+      world.members.push_back(member);
+    }
   }
+  assign_local_and_cross_ranks(world.members);
+  return world;
+}
+
+void expect_to_come_back(const WorldDocument& world) {
+  const auto again = WorldDocument::decode(world.encode());
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ(*again, world);
+}
+
+TEST(WorldDocument, ComesBackFromItsBytes) {
+  for (const auto state : {WorldState::proposed, WorldState::effective}) {
+    for (const bool last : {false, true}) {
+      auto world = two_hosts();
+      world.state = state;
+      world.last = last;
+      expect_to_come_back(world);
+    }
+  }
+  expect_to_come_back(world_of(1, 1));
+  expect_to_come_back(world_of(1, 1'024));
+  expect_to_come_back(world_of(300, 3));
   EXPECT_EQ(two_hosts().members[1].worker(), "a#1");
 }
 
-TEST(WorldDocument, TheLastWorldComesBackAsTheLast) {
-  for (const auto state : {WorldState::proposed, WorldState::effective}) {
-    auto world = two_hosts();
-    world.state = state;
-    world.last = true;
-    const std::string text = world.to_json();
-    EXPECT_EQ(Json::parse(text)["last"], true);
-    const auto again = WorldDocument::from_json(text);
-    ASSERT_TRUE(again.ok()) << again.status().to_string();
-    EXPECT_EQ(*again, world);
-    EXPECT_TRUE(again->last);
+// Hosts that come twice, names that are the beginnings of others, slots and incarnations in any
+// order.
+TEST(WorldDocument, ComesBackWhateverItsHostsAndWorkersAre) {
+  std::mt19937 random(7);
+  const std::vector<std::string> names = {"", "a", "ab", "abc", "b", std::string(300, 'n'), "\xff"};
+  const std::vector<std::string> addresses = {"10.0.0.1", "10.0.0.10", "fe80::1", "10.0.0.2"};
+  for (int round = 0; round < 300; ++round) {
+    WorldDocument world;
+    world.generation = random();
+    std::set<std::pair<std::string, int>> places;
+    std::set<std::uint64_t> incarnations;
+    for (int i = 0; i < 12; ++i) {
+      WorldMember member;
+      member.host = names[random() % names.size()];
+      member.address = addresses[random() % addresses.size()];
+      member.slot = static_cast<int>(random() % 4);
+      member.incarnation = random() % 3 == 0 ? ~std::uint64_t{0} - random() % 9 : random() % 30;
+      if (places.contains({member.host, member.slot})) continue;
+      if (!incarnations.insert(member.incarnation).second) continue;
+      places.emplace(member.host, member.slot);
+      member.rank = static_cast<int>(world.members.size());
+      world.members.push_back(member);
+    }
+    assign_local_and_cross_ranks(world.members);
+    expect_to_come_back(world);
   }
 }
 
-// Readers of older versions know nothing of it.
-TEST(WorldDocument, OnlyTheLastWorldSaysThatItIs) {
-  auto json = Json::parse(two_hosts().to_json());
-  EXPECT_FALSE(json.contains("last"));
-  json["last"] = false;
-  const auto world = WorldDocument::from_json(json.dump());
-  ASSERT_TRUE(world.ok()) << world.status().to_string();
-  EXPECT_EQ(*world, two_hosts());
+// It goes to every host, so that what a job sends grows with the square of their number.
+TEST(WorldDocument, TakesSomeTenBytesForEachHost) {
+  EXPECT_LT(world_of(1'000, 8).encode().size(), 12'000U);
+  EXPECT_LT(world_of(10'000, 8).encode().size(), 120'000U);
 }
 
-TEST(WorldDocument, RefusesALastThatIsNeitherTrueNorFalse) {
-  auto json = Json::parse(two_hosts().to_json());
-  for (const Json& wrong :
-       {Json(nullptr), Json(1), Json(0), Json("true"), Json::array({1}), Json::object()}) {
-    json["last"] = wrong;
-    const auto world = WorldDocument::from_json(json.dump());
-    ASSERT_FALSE(world.ok()) << wrong;
-    EXPECT_EQ(world.status().code(), Code::data_loss) << wrong;
-  }
-}
-
-// A world that ends a job is checked as any other.
-TEST(WorldDocument, TheLastWorldHasMembersToo) {
+TEST(WorldDocument, OnlyTheLastWorldSaysInJsonThatItIs) {
   auto world = two_hosts();
+  EXPECT_FALSE(Json::parse(world.to_json()).contains("last"));
   world.last = true;
-  world.members.clear();
-  EXPECT_FALSE(WorldDocument::from_json(world.to_json()).ok());
+  EXPECT_EQ(Json::parse(world.to_json())["last"], true);
 }
 
-TEST(WorldDocument, SaysItsSizeToOtherReaders) {
+TEST(WorldDocument, SaysItsSizeToReadersOfJson) {
   const auto json = Json::parse(two_hosts().to_json());
   EXPECT_EQ(json["size"], 3);
   EXPECT_EQ(json["members"][2]["host"], "b");
 }
 
-TEST(WorldDocument, AHostNameThatIsNoUtf8DoesNotThrow) {
+TEST(WorldDocument, AHostNameThatIsNoUtf8IsNoObstacle) {
   auto world = two_hosts();
   world.members[0].host = "\xff\xfe";
-  EXPECT_TRUE(WorldDocument::from_json(world.to_json()).ok());
+  EXPECT_FALSE(Json::parse(world.to_json(), nullptr, false).is_discarded());
+  EXPECT_TRUE(WorldDocument::decode(world.encode()).ok());
 }
 
-struct Defect {
-  const char* name;
-  std::function<void(Json&)> make;
-  const char* word;  // stands in the message
-};
+void expect_refused(const std::string& bytes, std::string_view word) {
+  const auto world = WorldDocument::decode(bytes);
+  ASSERT_FALSE(world.ok()) << word;
+  EXPECT_EQ(world.status().code(), Code::data_loss) << word;
+  EXPECT_NE(world.status().message().find("world document"), std::string::npos);
+  EXPECT_NE(world.status().message().find(word), std::string::npos) << world.status().message();
+}
+
+TEST(WorldDocument, RefusesIdentitiesThatComeTwice) {
+  auto world = two_hosts();
+  world.members[1].slot = 0;
+  expect_refused(world.encode(), "a#0 stands in it twice");
+  world = two_hosts();
+  world.members[2].incarnation = 11;
+  expect_refused(world.encode(), "two members are of incarnation 11");
+}
+
+TEST(WorldDocument, RefusesOneWithoutMembers) {
+  auto world = two_hosts();
+  world.members.clear();
+  expect_refused(world.encode(), "no members");
+  world.last = true;
+  expect_refused(world.encode(), "no members");
+}
+
+// Its head, and one stretch of members with these numbers.
+std::string bytes_of(std::uint8_t flags, std::uint64_t alike, std::uint64_t slot,
+                     std::uint64_t count) {
+  WireWriter out;
+  out.str("job").u64(1).u8(flags).varint(1);
+  out.varint(alike).varint(1).raw("a").varint(0).varint(1).raw("b");
+  return out.varint(count << 1 | 1).varint(slot).varint(1).take();
+}
 
 TEST(WorldDocument, RefusesEveryDefect) {
-  const std::vector<Defect> defects = {
-      {"no members", [](Json& j) { j["members"] = Json::array(), j["size"] = 0; }, "no members"},
-      {"members is no list", [](Json& j) { j["members"] = Json::object(), j["size"] = 0; }, "type"},
-      {"a member is no object", [](Json& j) { j["members"][0] = 5; }, "type"},
-      {"unknown state", [](Json& j) { j["state"] = "perhaps"; }, "type"},
-      {"size says otherwise", [](Json& j) { j["size"] = 4; }, "type"},
-      {"ranks with a hole", [](Json& j) { j["members"][2]["rank"] = 3; },
-       "rank 3 stands at place 2"},
-      {"ranks out of order", [](Json& j) { std::swap(j["members"][0], j["members"][1]); },
-       "rank 1 stands at place 0"},
-      {"one rank twice", [](Json& j) { j["members"][1]["rank"] = 0; }, "rank 0 stands at place 1"},
-      {"one worker twice", [](Json& j) { j["members"][1]["slot"] = 0; }, "a#0 stands in it twice"},
-      {"local rank too large", [](Json& j) { j["members"][0]["local_rank"] = 2; }, "impossible"},
-      {"cross rank too large", [](Json& j) { j["members"][2]["cross_rank"] = 2; }, "impossible"},
-      {"no local size", [](Json& j) { j["members"][2]["local_size"] = 0; }, "impossible"},
-      {"negative slot", [](Json& j) { j["members"][0]["slot"] = -1; }, "type"},
-      {"negative generation", [](Json& j) { j["generation"] = -1; }, "type"},
-      {"broken number", [](Json& j) { j["members"][1]["rank"] = 1.5; }, "type"},
-      {"number that does not fit", [](Json& j) { j["members"][1]["rank"] = 4294967297; }, "type"},
-  };
-  for (const auto& defect : defects) {
-    auto json = Json::parse(two_hosts().to_json());
-    defect.make(json);
-    const auto world = WorldDocument::from_json(json.dump());
-    ASSERT_FALSE(world.ok()) << defect.name;
-    EXPECT_EQ(world.status().code(), Code::data_loss) << defect.name;
-    EXPECT_NE(world.status().message().find("world document"), std::string::npos);
-    EXPECT_NE(world.status().message().find(defect.word), std::string::npos)
-        << defect.name << ": " << world.status().message();
-  }
+  ASSERT_TRUE(WorldDocument::decode(bytes_of(1, 0, 0, 1)).ok());
+  expect_refused(bytes_of(4, 0, 0, 1), "unknown property");
+  expect_refused(bytes_of(1, 1, 0, 1), "begins as none before it");
+  expect_refused(bytes_of(1, 0, 0, 0), "without a member");
+  expect_refused(bytes_of(1, 0, 0x80000000, 1), "slot");
+  expect_refused(bytes_of(1, 0, ~std::uint64_t{0}, 1), "slot");
+  expect_refused(bytes_of(1, 0, 0, 1) + "x", "");
 }
 
-TEST(WorldDocument, RefusesEveryMissingOrMistypedField) {
-  const auto sound = Json::parse(two_hosts().to_json());
-  const auto refused = [](const Json& json) { return !WorldDocument::from_json(json.dump()).ok(); };
-  for (const auto& [name, value] : sound.items()) {
-    auto json = sound;
-    json.erase(name);
-    EXPECT_TRUE(refused(json)) << "without " << name;
-    for (const Json& wrong : {Json(nullptr), Json(true), Json::array({1})}) {
-      json[name] = wrong;
-      EXPECT_TRUE(refused(json)) << name << " as " << wrong;
-    }
+TEST(WorldDocument, RefusesMoreMembersThanAWorldCanHaveBeforeItAsksForMemory) {
+  expect_refused(bytes_of(1, 0, 0, kMostMembers + 1), "more than 262144 members");
+  expect_refused(bytes_of(1, 0, 0, ~std::uint64_t{0} >> 1), "more than 262144 members");
+  WireWriter many;
+  many.str("job").u64(1).u8(1).varint(5);
+  for (int i = 0; i < 5; ++i) {
+    many.varint(0).varint(0).varint(0).varint(0).varint(kMostMembers / 4 << 1);
   }
-  for (const auto& [name, value] : sound["members"][1].items()) {
-    auto json = sound;
-    json["members"][1].erase(name);
-    EXPECT_TRUE(refused(json)) << "a member without " << name;
-    for (const Json& wrong : {Json(nullptr), Json(true), Json::array({1})}) {
-      json["members"][1][name] = wrong;
-      EXPECT_TRUE(refused(json)) << "a member's " << name << " as " << wrong;
-    }
-  }
+  expect_refused(many.take(), "more than 262144 members");
 }
 
 TEST(WorldDocument, RefusesEveryTruncation) {
-  const std::string text = two_hosts().to_json();
-  for (std::size_t length = 0; length < text.size(); ++length) {
-    EXPECT_FALSE(WorldDocument::from_json(text.substr(0, length)).ok()) << length;
+  const std::string bytes = two_hosts().encode();
+  for (std::size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_FALSE(WorldDocument::decode(bytes.substr(0, length)).ok()) << length;
   }
 }
 
 TEST(WorldDocument, ChangedBytesNeverCrashNorBreakWhatReadersRelyOn) {
-  const std::string text = two_hosts().to_json();
+  const std::string bytes = world_of(3, 2).encode();
   std::mt19937 random(5);
   for (int round = 0; round < 5000; ++round) {
-    std::string changed = text;
+    std::string changed = bytes;
     for (int i = 0; i < 3; ++i) changed[random() % changed.size()] = static_cast<char>(random());
-    const auto world = WorldDocument::from_json(changed);
+    const auto world = WorldDocument::decode(changed);
     if (!world.ok()) continue;
     for (std::size_t r = 0; r < world->members.size(); ++r) {
       EXPECT_EQ(world->members[r].rank, static_cast<int>(r));
     }
+    expect_to_come_back(*world);
   }
 }
 

@@ -28,9 +28,9 @@ TEST(AgentChannel, HandsOnWelcomeAndWorlds) {
   ASSERT_TRUE(agent.until([&] { return out.find('\n') != std::string::npos; }));
   EXPECT_EQ(out, "kind 1 of 3000000 bytes\n");
   agent.send(agent_link::World{1, true, "one"}.encode());
-  ASSERT_TRUE(agent.until([&] { return out.find("kind 2 of 16 bytes\n") != std::string::npos; }));
+  ASSERT_TRUE(agent.until([&] { return out.find("kind 2 of 20 bytes\n") != std::string::npos; }));
   agent.send(agent_link::World{2, true, "number two"}.encode());
-  ASSERT_TRUE(agent.until([&] { return out.find("kind 2 of 23 bytes\n") != std::string::npos; }));
+  ASSERT_TRUE(agent.until([&] { return out.find("kind 2 of 27 bytes\n") != std::string::npos; }));
   agent.send(agent_link::Kill{1}.encode());
   ASSERT_TRUE(agent.until_over(1));
 }
@@ -46,11 +46,37 @@ TEST(AgentChannel, WorkersThatAreLaunchedLaterGetTheNewestEffectiveWorldBehindTh
     agent.send(launch.encode());
     const auto& out = agent.of(worker).out;
     ASSERT_TRUE(agent.until([&] { return std::count(out.begin(), out.end(), '\n') == 2; })) << out;
-    EXPECT_EQ(out, "kind 1 of 1 bytes\nkind 2 of 23 bytes\n");
+    EXPECT_EQ(out, "kind 1 of 1 bytes\nkind 2 of 27 bytes\n");
   }
   agent.send(agent_link::Kill{}.encode());
   ASSERT_TRUE(agent.until_over(1));
   ASSERT_TRUE(agent.until_over(2));
+}
+
+TEST(AgentChannel, EachWorkerGetsItsOwnKeyOfAWorldAndNoOther) {
+  AgentUnderTest agent;
+  agent.send(agent_link::WorldKeys{1, {{1, "11"}, {2, "2222"}}}.encode());
+  agent.send(agent_link::World{1, true, "one"}.encode());
+  const auto has_read = [&](agent_link::Incarnation worker, const std::string& lines) {
+    return agent.until([&] { return agent.of(worker).out == "kind 1 of 1 bytes\n" + lines; });
+  };
+  for (const agent_link::Incarnation worker : {1, 2, 3}) {
+    auto launch = agent.launch_of(worker, {binary("hvd_agent_test_worker"), "read-channel"});
+    launch.welcome = encode_frame(1, "w");
+    agent.send(launch.encode());
+  }
+  EXPECT_TRUE(has_read(1, "kind 2 of 22 bytes\n")) << agent.of(1).out;
+  EXPECT_TRUE(has_read(2, "kind 2 of 24 bytes\n")) << agent.of(2).out;
+  EXPECT_TRUE(has_read(3, "kind 2 of 20 bytes\n")) << agent.of(3).out;
+
+  // Keys of another generation, and a world without any.
+  agent.send(agent_link::WorldKeys{3, {{1, "11"}}}.encode());
+  agent.send(agent_link::World{2, false, "two"}.encode());
+  agent.send(agent_link::World{3, false, "3"}.encode());
+  EXPECT_TRUE(has_read(1, "kind 2 of 22 bytes\nkind 2 of 20 bytes\nkind 2 of 18 bytes\n"))
+      << agent.of(1).out;
+  agent.send(agent_link::Kill{}.encode());
+  for (const agent_link::Incarnation worker : {1, 2, 3}) ASSERT_TRUE(agent.until_over(worker));
 }
 
 TEST(AgentChannel, AWorkerThatNeverReadsHoldsUpNobody) {
@@ -65,7 +91,7 @@ TEST(AgentChannel, AWorkerThatNeverReadsHoldsUpNobody) {
     agent.send(agent_link::World{g, true, document + std::string(g, '+')}.encode());
   }
   // The reader gets the newest world, whichever it has skipped.
-  const std::string newest = cat("kind 2 of ", 13 + document.size() + kWorlds, " bytes\n");
+  const std::string newest = cat("kind 2 of ", 17 + document.size() + kWorlds, " bytes\n");
   ASSERT_TRUE(agent.until([&] { return agent.of(3).out.find(newest) != std::string::npos; }));
   agent.send(agent_link::Heartbeat{1}.encode());
   ASSERT_TRUE(agent.until([&] { return !agent.acks.empty(); }));
@@ -193,10 +219,10 @@ TEST(AgentChannel, AProposedWorldAndAnEffectiveOneDoNotReplaceEachOther) {
   send(6, false, 102);
   agent.send(agent_link::Signal{1, SIGCONT}.encode());
   const auto& out = agent.of(1).out;
-  ASSERT_TRUE(agent.until([&] { return out.find("of 115 bytes\n") != std::string::npos; }));
-  const auto effective = out.find("kind 2 of 214 bytes\n");
-  EXPECT_LT(effective, out.find("kind 2 of 115 bytes\n")) << out;
-  for (const char* const replaced : {"of 113 bytes", "of 114 bytes", "of 213 bytes"}) {
+  ASSERT_TRUE(agent.until([&] { return out.find("of 119 bytes\n") != std::string::npos; }));
+  const auto effective = out.find("kind 2 of 218 bytes\n");
+  EXPECT_LT(effective, out.find("kind 2 of 119 bytes\n")) << out;
+  for (const char* const replaced : {"of 117 bytes", "of 118 bytes", "of 217 bytes"}) {
     EXPECT_EQ(out.find(replaced), std::string::npos) << out;
   }
 }

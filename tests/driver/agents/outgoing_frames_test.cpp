@@ -66,22 +66,32 @@ TEST(OutgoingFrames, AFrameIsMadeWhenItsTurnComes) {
 
 TEST(OutgoingFrames, OfWorldsThatWaitTheNewestOfEachKindIsKept) {
   OutgoingFrames frames;
-  frames.push_world(true, share("E1 "));
+  frames.push_world(true, share("E1 "), nullptr);
   EXPECT_EQ(written(frames, 1), "E");  // begun: it goes out whole
   for (int generation = 2; generation < 1'000; ++generation) {
-    frames.push_world(generation % 2 == 0, share(cat("world ", generation, " ")));
+    frames.push_world(generation % 2 == 0, share(cat("world ", generation, " ")),
+                      share(cat("keys ", generation, " ")));
   }
   frames.push(share("end"));
-  EXPECT_EQ(written(frames), "1 world 998 world 999 end");
-  frames.push_world(true, share("E1000"));
+  EXPECT_EQ(written(frames), "1 keys 998 world 998 keys 999 world 999 end");
+  frames.push_world(true, share("E1000"), nullptr);
   EXPECT_EQ(written(frames), "E1000");
+}
+
+TEST(OutgoingFrames, NothingComesBetweenAWorldAndItsKeys) {
+  OutgoingFrames frames;
+  frames.push_world(true, share("world 1 "), share("keys 1 "));
+  EXPECT_EQ(written(frames, 1), "k");
+  frames.push_world(true, share("world 2 "), share("keys 2 "));
+  frames.push_urgent(share("! "));
+  EXPECT_EQ(written(frames), "eys 1 world 1 ! keys 2 world 2 ");
 }
 
 TEST(OutgoingFrames, ADocumentForManyIsHeldOnce) {
   const SharedBytes document = share(std::string(1'000'000, 'w'));
   std::vector<OutgoingFrames> agents(1'000);
   for (auto& frames : agents) {
-    frames.push_world(true, document);
+    frames.push_world(true, document, nullptr);
     const auto pieces = frames.next(64'000);
     ASSERT_EQ(pieces.size(), 1U);
     EXPECT_EQ(pieces.front().data(), document->data());  // no copy, on the way to the socket either
@@ -90,12 +100,12 @@ TEST(OutgoingFrames, ADocumentForManyIsHeldOnce) {
 
 TEST(OutgoingFrames, AreGoneWhenCleared) {
   OutgoingFrames frames;
-  frames.push_world(false, share("P1"));
+  frames.push_world(false, share("P1"), nullptr);
   frames.push_urgent(share("!"));
   EXPECT_EQ(written(frames, 2), "!P");
   frames.clear();
   EXPECT_TRUE(frames.empty());
-  frames.push_world(false, share("P2"));
+  frames.push_world(false, share("P2"), nullptr);
   EXPECT_EQ(written(frames), "P2");
 }
 

@@ -92,7 +92,7 @@ TEST(Plan, gives_every_process_a_place_however_many_and_however_unequal) {
       member.incarnation = ++incarnation;
       member.address = "127.0.0.1";
     }
-    const auto read = WorldDocument::from_json(world.to_json());  // checks ranks and identities
+    const auto read = WorldDocument::decode(world.encode());  // checks ranks and identities
     EXPECT_TRUE(read.ok()) << read.status().to_string();
   }
 }

@@ -46,7 +46,7 @@ class Follower {
     const auto first = worker_link::World::decode(frame->payload);
     if (!first.ok()) return 7;
     tell(worker_link::Initialised{::getpid()}.encode());
-    const auto world = WorldDocument::from_json(first->document);
+    const auto world = WorldDocument::decode(first->document);
     if (!world.ok()) return 7;
     if (find(*world)) {
       enter(*world);
@@ -125,7 +125,7 @@ class Follower {
     }
     if (frame.kind != static_cast<std::uint16_t>(worker_link::Kind::world)) return;
     const auto message = worker_link::World::decode(frame.payload);
-    const auto world = WorldDocument::from_json(message->document);
+    const auto world = WorldDocument::decode(message->document);
     if (!world.ok() || world->generation <= generation_) return;
     if (!message->effective) {
       if (rank_ == 0 && commits) tell(worker_link::Committed{world->generation}.encode());

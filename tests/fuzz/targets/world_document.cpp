@@ -1,4 +1,4 @@
-// The document of a world, which workers read from the rendezvous and from their agents.
+// The document of a world, which workers read from their agents.
 #include "base/protocol/world_document.h"
 
 #include "tests/fuzz/input.h"
@@ -6,7 +6,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using hvd::WorldDocument;
   const hvd::fuzz::Input input(data, size);
-  const auto world = WorldDocument::from_json(input.rest());
+  const auto world = WorldDocument::decode(input.rest());
   if (!world.ok()) {
     hvd::fuzz::must_explain(world.status());
     return 0;
@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     hvd::fuzz::must(member.local_rank >= 0 && member.local_rank < member.local_size,
                     "a rank on its host is one of those there");
   }
-  const auto again = WorldDocument::from_json(world->to_json());
+  const auto again = WorldDocument::decode(world->encode());
   hvd::fuzz::must(again.ok() && *again == *world, "a document is read as it was written");
   return 0;
 }

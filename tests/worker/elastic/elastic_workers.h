@@ -46,7 +46,7 @@ class ElasticWorkers : public Workers {
   // The next worker, in this world or to join it later.
   void start_in(const WorldDocument& world, const std::string& scenario) {
     const auto self = world_of(1, {static_cast<int>(processes_.size())}).members.front();
-    start(greeting_of(self, text_of(world), true), scenario);
+    start(greeting_of(self, frame_of(world, self.incarnation), true), scenario);
     decoders_.emplace_back();
   }
   void start_world(int size, const std::string& scenario) {
@@ -56,11 +56,10 @@ class ElasticWorkers : public Workers {
   }
 
   void publish(const WorldDocument& document) {
-    const auto frame =
-        worker_link::World{document.generation, document.state == WorldState::effective,
-                           text_of(document)}
-            .encode();
-    for (const auto& link : links_) (void)send_all(link.get(), frame, Clock::now() + kGenerous);
+    for (std::size_t worker = 0; worker < links_.size(); ++worker) {
+      const auto frame = frame_of(document, 100U + worker);
+      (void)send_all(links_[worker].get(), frame, Clock::now() + kGenerous);
+    }
   }
 
   // The next thing that a worker tells its agent, but for its reports on its work.

@@ -101,15 +101,12 @@ TEST_F(OneOfTwo, LetsInNobodyWithoutTheKeyOfItsWorld) {
   EXPECT_TRUE(member.ok()) << member.to_string();
 }
 
-// Its document holds the key for others only.
+// The key that comes with it is another member's.
 TEST_F(OneOfTwo, DoesNotComeIntoAWorldWhoseKeyItIsNotGiven) {
-  auto world = world_of(1, {1, 0});
-  seal_keys(job_key_, world);
-  world.sealed_keys[1] = world.sealed_keys[0];
   const auto self = world_of(1, {0}).members.front();
-  start(greeting_of(self, world.to_json(), true), "train");
-  EXPECT_TRUE(
-      worker(0).wait_for_error("the world of generation 1 has a key that was not sealed for a#0"))
+  start(greeting_of(self, frame_of(world_of(1, {1, 0}), 101), true), "train");
+  EXPECT_TRUE(worker(0).wait_for_error(
+      "the world of generation 1 came with a key that was not sealed for a#0"))
       << worker(0).err();
 }
 

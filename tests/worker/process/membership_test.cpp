@@ -45,11 +45,13 @@ class ElasticMembership : public ::testing::Test {
     membership_ = *begun;
   }
   void publish(const WorldDocument& document) const {
-    const auto frame = worker_link::World{document.generation, true, document.to_json()}.encode();
+    const auto frame =
+        worker_link::World{document.generation, true, document.encode(), "key"}.encode();
     EXPECT_TRUE(send_all(agent_, frame, Clock::now() + test::kGenerous).ok());
   }
   void propose(const WorldDocument& document) const {
-    const auto frame = worker_link::World{document.generation, false, document.to_json()}.encode();
+    const auto frame =
+        worker_link::World{document.generation, false, document.encode(), "key"}.encode();
     EXPECT_TRUE(send_all(agent_, frame, Clock::now() + test::kGenerous).ok());
   }
   // Returns when the process has heard it.
@@ -92,6 +94,22 @@ TEST_F(ElasticMembership, ARoundIsLeftOnlyWhenOthersMayKnowWhereThisProcessWasIn
   const auto entry = enter();
   EXPECT_EQ(entry->document.generation, 2U);
   EXPECT_EQ(entry->round, 1U);
+}
+
+// Rank 0 has heard of the world earlier, and its commit names it.
+TEST_F(ElasticMembership, AWorldThatACommitTookIntoForceIsEnteredOnceItsKeyHasCome) {
+  ASSERT_TRUE(enter().ok());
+  ASSERT_TRUE(membership_->committed(world_of_one(2).encode()).ok());
+  EXPECT_FALSE(membership_->has_next());
+  EXPECT_EQ(membership_->next(Clock::now(), Clock::now()).status().code(), Code::deadline_exceeded)
+      << "the world before is not formed again";
+  auto next = std::async(std::launch::async, [this] { return enter(); });
+  EXPECT_EQ(next.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  publish(world_of_one(2));
+  ASSERT_EQ(next.wait_for(test::kGenerous), std::future_status::ready);
+  const auto entry = next.get();
+  EXPECT_EQ(entry->document.generation, 2U);
+  EXPECT_EQ(entry->key, "key");
 }
 
 TEST_F(ElasticMembership, AProcessThatLeavesWaitsForNoWorld) {
