@@ -1,5 +1,6 @@
 // In which order messages end that travel over several connections, of which one may be the faster.
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <sys/socket.h>
 
@@ -229,14 +230,14 @@ TEST_P(OrderOfMessages, OnOneBufferIsThatInWhichTheyWereBegun) {
       }
       for (const auto& piece : pieces) {
         ASSERT_TRUE(buffer_of(piece)->waitRecv(nullptr, kLong));
+        if (std::memcmp(&all.data[piece.offset], &wanted[piece.offset], piece.bytes) == 0) continue;
         const auto begin = static_cast<std::ptrdiff_t>(piece.offset);
         const auto end = begin + static_cast<std::ptrdiff_t>(piece.bytes);
         const auto [found, right] =
             std::mismatch(all.data.begin() + begin, all.data.begin() + end, wanted.begin() + begin);
-        ASSERT_EQ(found, all.data.begin() + end)
-            << "byte " << found - all.data.begin() - begin << " of " << piece.bytes << " is "
-            << static_cast<int>(*found) << ", not " << static_cast<int>(*right) << "; seed "
-            << seed;
+        FAIL() << "byte " << found - all.data.begin() - begin << " of " << piece.bytes << " is "
+               << static_cast<int>(*found) << ", not " << static_cast<int>(*right) << "; seed "
+               << seed;
       }
     }
   });

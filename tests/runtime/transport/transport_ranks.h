@@ -18,15 +18,17 @@ namespace hvd::test {
 class Bytes {
  public:
   Bytes(runtime::TcpMesh& mesh, std::size_t count, int seed = 0) : data(count) {
-    for (std::size_t i = 0; i < count; ++i) data[i] = byte_of(seed, i);
+    std::uint8_t* const bytes = data.data();  // many, and tests are not optimised
+    for (std::size_t i = 0; i < count; ++i) bytes[i] = byte_of(seed, i);
     buffer = mesh.transport().createUnboundBuffer(data.data(), count);
   }
   static std::uint8_t byte_of(int seed, std::size_t i) {
     return static_cast<std::uint8_t>((i * 2'654'435'761U >> 13) + static_cast<std::size_t>(seed));
   }
   bool is_from(int seed) const {
+    const std::uint8_t* const bytes = data.data();
     for (std::size_t i = 0; i < data.size(); ++i) {
-      if (data[i] != byte_of(seed, i)) return false;
+      if (bytes[i] != byte_of(seed, i)) return false;
     }
     return true;
   }
