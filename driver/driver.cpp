@@ -232,8 +232,7 @@ Outcome run_job(const JobSpec& spec, Observer& observer, StopRequest* stop) {
   if (goes_on) {
     const Status relived = runner.relive(reader);
     if (!relived.ok()) {
-      return failed_outcome(cat("--state: ", state->journal_file(), ": ", relived.message(),
-                                "; without the files in ", state->path(), " a new job begins"));
+      return failed_outcome(cat("--state: ", relived.message(), "; without the files in ", state->path(), " a new job begins"));
     }
   }
   runner.announce();

@@ -38,7 +38,9 @@ struct Join {
   std::string host;  // the name by which the job knows it
   std::int32_t slots = 1;
   std::vector<std::string> labels = {};  // base/labels.h
-  HVD_MESSAGE_FIELDS(Join, build_id, host, slots, labels)
+  // Of the Accepted by which an earlier driver has let it join by the same token; empty: none has.
+  std::string pass = {};
+  HVD_MESSAGE_FIELDS(Join, build_id, host, slots, labels, pass)
 };
 
 struct Accepted {
@@ -46,7 +48,9 @@ struct Accepted {
   std::uint64_t silence_ms = 0;
   // When the connection is lost the agent keeps its workers for so long, and joins again.
   std::uint64_t hold_ms = 0;
-  HVD_MESSAGE_FIELDS(Accepted, silence_ms, hold_ms)
+  // By which the next driver knows that it had joined; empty: the token alone lets it join again.
+  std::string pass = {};
+  HVD_MESSAGE_FIELDS(Accepted, silence_ms, hold_ms, pass)
 };
 
 struct Refused {

@@ -180,7 +180,8 @@ Result<Frame> receive_answer(Connection& connection, FrameDecoder& decoder, Time
 }
 
 Attempt<Joined> join_once(const AgentArguments& arguments, const PskKey& token,
-                          const std::string& host, TimePoint deadline, const Say& say) {
+                          const std::string& host, const std::string& pass, TimePoint deadline,
+                          const Say& say) {
   const std::string who = SocketAddress{arguments.join.host, arguments.join.port}.to_string();
   const auto join_failure = [&](const Status& why) { return JoinFailure{why.with_context(who)}; };
   const auto key = TlsPsk::client(token);
@@ -200,7 +201,8 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const PskKey& token,
       .build_id = std::string(build_id()),
       .host = host,
       .slots = arguments.slots > 0 ? arguments.slots : slots_by(capacity_of_this_machine()),
-      .labels = arguments.labels};
+      .labels = arguments.labels,
+      .pass = pass};
   const Status sent = connection.tls.send(join.encode());
   if (!sent.ok()) return join_failure(sent);
   FrameDecoder decoder(kMaxAnswer);
@@ -222,7 +224,7 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const PskKey& token,
   if (!accepted.ok()) return join_failure(accepted.status());
   return Joined{std::move(connection.fd), std::move(connection.tls), decoder.take_rest(),
                 std::chrono::milliseconds(accepted->silence_ms),
-                std::chrono::milliseconds(accepted->hold_ms)};
+                std::chrono::milliseconds(accepted->hold_ms), accepted->pass};
 }
 
 // The token of the job, or a join token. The token that srun hands an agent on its standard input
@@ -240,12 +242,14 @@ Result<PskKey> join_token(const std::string& path) {
 }
 
 Attempt<Joined> join_with(const Result<PskKey>& token, const AgentArguments& arguments,
-                          const std::string& host, TimePoint deadline, const Say& say) {
+                          const std::string& host, const std::string& pass, TimePoint deadline,
+                          const Say& say) {
   if (!token.ok()) {
     // On a shared file system, that hvdrun may be about to create it.
     return JoinFailure{token.status(), token.status().code() != Code::not_found};
   }
-  return join_once(arguments, *token, host, std::max(deadline, Clock::now() + kFirstPause), say);
+  return join_once(arguments, *token, host, pass, std::max(deadline, Clock::now() + kFirstPause),
+                   say);
 }
 
 Result<std::string> own_name() {
@@ -284,8 +288,11 @@ Result<Joined> JoinClient::join_within(std::chrono::milliseconds limit, Duration
       token_ = join_token(arguments_.token_file);
     }
 
-    auto attempt = join_with(*token_, arguments_, host, deadline, say_);
-    if (auto* const joined = std::get_if<Joined>(&attempt)) return std::move(*joined);
+    auto attempt = join_with(*token_, arguments_, host, pass_, deadline, say_);
+    if (auto* const joined = std::get_if<Joined>(&attempt)) {
+      pass_ = joined->pass;
+      return std::move(*joined);
+    }
     auto& join_failure = std::get<JoinFailure>(attempt);
     if (join_failure.final) return join_failure.why;
 

@@ -24,6 +24,7 @@ struct Joined {
   std::string received;                       // bytes that came with the answer
   std::chrono::milliseconds silence{30'000};  // of hvdrun, after which it is lost
   std::chrono::milliseconds hold{0};          // for which the workers outlive the connection
+  std::string pass = {};                      // for the next hvdrun of the job
 };
 
 class JoinClient {
@@ -48,6 +49,7 @@ class JoinClient {
   const AgentArguments& arguments_;
   const std::function<void(std::string_view)> say_;
   std::optional<Result<PskKey>> token_;
+  std::string pass_;  // of the hvdrun that was joined last
   bool was_called_ = false;
 };
 

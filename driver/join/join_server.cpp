@@ -269,12 +269,18 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
     // for one lets in one.
     Status admit(const join_link::Join& join) {
       const std::string& id = tls_.key_id();
-      if (!id.empty()) {
-        HVD_RETURN_IF_ERROR(server_->join_tokens_->check(id, join.host, Clock::now()));
-      }
+      if (id.empty()) return server_->callbacks_.admit(join.host, join.labels);
+      JoinTokens& tokens = *server_->join_tokens_;
+      HVD_RETURN_IF_ERROR(tokens.check(id, join.host, join.pass, Clock::now()));
       HVD_RETURN_IF_ERROR(server_->callbacks_.admit(join.host, join.labels));
-      if (!id.empty()) server_->join_tokens_->use(id);
-      return {};
+      return tokens.use(id, join.host, join.pass);
+    }
+
+    // With which the agent comes to the next driver.
+    std::string pass() const {
+      const std::string& id = tls_.key_id();
+      const bool comes_again = server_->limits_.hold.count() > 0 && !id.empty();
+      return comes_again ? server_->join_tokens_->pass_for(id, join_->host) : "";
     }
 
     void accept_agent() {
@@ -283,8 +289,11 @@ class JoinServer::Impl : public std::enable_shared_from_this<Impl> {
       deadline_.cancel();
       const auto server = server_;
       leave();
-      auto connection = open_tls_tunnel(std::move(socket_), std::move(tls_),
-                                        server->limits_.silence, server->limits_.hold);
+      const join_link::Accepted accepted{
+          .silence_ms = static_cast<std::uint64_t>(server->limits_.silence.count()),
+          .hold_ms = static_cast<std::uint64_t>(server->limits_.hold.count()),
+          .pass = pass()};
+      auto connection = open_tls_tunnel(std::move(socket_), std::move(tls_), accepted);
       if (!connection.ok()) return server->report_rejection(peer_, connection.status().message());
       connection->labels = std::move(join_->labels);
       server->callbacks_.on_joined({join_->host, join_->slots, std::move(*connection)});

@@ -295,8 +295,7 @@ std::string address_text(const tcp::endpoint& endpoint) {
 }  // namespace
 
 Result<AgentConnection> open_tls_tunnel(tcp::socket socket, TlsSession tls,
-                                        std::chrono::milliseconds silence,
-                                        std::chrono::milliseconds hold) {
+                                        const join_link::Accepted& accepted) {
   AgentConnection connection;
   error_code error;
   const auto local = socket.local_endpoint(error);
@@ -304,8 +303,6 @@ Result<AgentConnection> open_tls_tunnel(tcp::socket socket, TlsSession tls,
   if (error) return Status(Code::unavailable, cat("it disconnected: ", error.message()));
   connection.local_address = address_text(local);
   connection.peer_address = address_text(peer);
-  const join_link::Accepted accepted{.silence_ms = static_cast<std::uint64_t>(silence.count()),
-                                     .hold_ms = static_cast<std::uint64_t>(hold.count())};
   HVD_RETURN_IF_ERROR(tls.send(accepted.encode()));
 
   auto pair = socket_pair();
@@ -314,8 +311,9 @@ Result<AgentConnection> open_tls_tunnel(tcp::socket socket, TlsSession tls,
   if (!ended) return Status::from_errno("eventfd", errno);
 
   connection.link = std::move(pair->first);
-  auto tunnel = std::make_shared<TlsTunnel>(std::move(socket), std::move(tls),
-                                            std::move(pair->second), std::move(ended), silence);
+  auto tunnel = std::make_shared<TlsTunnel>(
+      std::move(socket), std::move(tls), std::move(pair->second), std::move(ended),
+      std::chrono::milliseconds(accepted.silence_ms));
   tunnel->start();
   connection.handle = std::make_unique<TlsTunnelHandle>(std::move(tunnel));
   return connection;

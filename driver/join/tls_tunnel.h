@@ -9,20 +9,17 @@
 // before has dismissed the agent; a process that dies has not, so that its agents come again.
 #pragma once
 
-#include <chrono>
-
 #include <boost/asio/ip/tcp.hpp>
 
+#include "base/protocol/join_link.h"
 #include "base/security/tls_psk.h"
 #include "base/status.h"
 #include "driver/core/agent_handle.h"
 
 namespace hvd::driver::join {
 
-// `tls` is established. Accepts the agent; `silence` is the limit while it waits for its turn, and
-// `hold` as Limits has it.
+// `tls` is established. Accepts the agent by this message.
 Result<AgentConnection> open_tls_tunnel(boost::asio::ip::tcp::socket socket, TlsSession tls,
-                                        std::chrono::milliseconds silence,
-                                        std::chrono::milliseconds hold);
+                                        const join_link::Accepted& accepted);
 
 }  // namespace hvd::driver::join

@@ -23,6 +23,23 @@ using Json = nlohmann::json;
 
 constexpr int kSchema = 1;
 constexpr std::size_t kMaxJobFile = 4096;
+// For as many join tokens as a job may have, with the longest names of hosts.
+constexpr std::size_t kMaxTokensFile = std::size_t{8} << 20;
+
+// The first `most` bytes.
+Result<std::string> read_from(int fd, std::size_t most, const std::string& file) {
+  std::string text(most, '\0');
+  std::size_t size = 0;
+  while (size < most) {
+    const ssize_t got = ::read(fd, text.data() + size, most - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status::from_errno(cat("read ", file), errno);
+    if (got == 0) break;
+    size += static_cast<std::size_t>(got);
+  }
+  text.resize(size);
+  return text;
+}
 
 Result<KeptJob> job_from(const std::string& text) {
   const Json json = Json::parse(text, nullptr, false);
@@ -80,12 +97,10 @@ Result<std::optional<KeptJob>> StateDirectory::left() const {
   const auto fd = open_trusted_file(job_file(), "file of the job's state", FileTrust::secret);
   if (fd.status().code() == Code::not_found) return std::optional<KeptJob>();
   HVD_RETURN_IF_ERROR(fd.status());
-  std::string text(kMaxJobFile, '\0');
-  const ssize_t size = ::read(fd->get(), text.data(), text.size());
-  if (size < 0) return Status::from_errno(cat("read ", job_file()), errno);
-  text.resize(static_cast<std::size_t>(size));
-  auto job = job_from(text);
-  wipe(text.data(), text.size());
+  auto text = read_from(fd->get(), kMaxJobFile, job_file());
+  HVD_RETURN_IF_ERROR(text.status());
+  auto job = job_from(*text);
+  wipe(text->data(), text->size());
   if (!job.ok()) {
     return job.status().with_context(cat(job_file(), " (without that file a new job begins)"));
   }
@@ -94,7 +109,10 @@ Result<std::optional<KeptJob>> StateDirectory::left() const {
 }
 
 Status StateDirectory::keep(const KeptJob& job) const {
-  if (job.epoch == 1) ::unlink(commit_file().c_str());  // of an earlier job
+  if (job.epoch == 1) {  // of an earlier job
+    ::unlink(commit_file().c_str());
+    ::unlink(tokens_file().c_str());
+  }
   const Json json{{"schema", kSchema},
                   {"job", job.id},
                   {"build", build_id()},
@@ -112,15 +130,27 @@ void StateDirectory::keep_commit(const std::string& mark) const {
 
 std::string StateDirectory::commit() const {
   const auto fd = open_trusted_file(commit_file(), "commit of the job's state", FileTrust::secret);
-  std::string text(kMaxJobFile, '\0');
-  const ssize_t size = fd.ok() ? ::read(fd->get(), text.data(), text.size()) : 0;
-  text.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-  return std::string(trim(text));
+  const auto text = fd.ok() ? read_from(fd->get(), kMaxJobFile, commit_file()) : fd.status();
+  return text.ok() ? std::string(trim(*text)) : "";
+}
+
+Status StateDirectory::keep_join_tokens(const std::string& text) const {
+  return write_whole_file(tokens_file(), text + "\n", WhenThere::replace,
+                          {.what = "file of the job's join tokens", .is_synced = true});
+}
+
+Result<std::string> StateDirectory::join_tokens() const {
+  const auto fd =
+      open_trusted_file(tokens_file(), "file of the job's join tokens", FileTrust::secret);
+  if (fd.status().code() == Code::not_found) return std::string();
+  HVD_RETURN_IF_ERROR(fd.status());
+  return read_from(fd->get(), kMaxTokensFile, tokens_file());
 }
 
 void StateDirectory::forget() const {
   ::unlink(job_file().c_str());
   ::unlink(commit_file().c_str());
+  ::unlink(tokens_file().c_str());
 }
 
 }  // namespace hvd::driver

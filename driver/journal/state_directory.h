@@ -7,6 +7,7 @@
 //     job.json       the job's number and key, and how many drivers it has had; removed at its end
 //     journal.jsonl  its events (driver/journal/journal.h)
 //     commit         a commit that the workers have made, not always the newest
+//     join_tokens.json  the terms and uses of the job's join tokens (driver/join/join_tokens.h)
 //
 // For one thread.
 #pragma once
@@ -48,11 +49,15 @@ class StateDirectory {
   // are lost with the driver.
   void keep_commit(const std::string& mark) const;
   std::string commit() const;
+  // The job's join tokens; empty: it has had none.
+  Status keep_join_tokens(const std::string& text) const;
+  Result<std::string> join_tokens() const;
   // The job is over, or cannot be gone on with any more: no other hvdrun will take it for one that
   // was left.
   void forget() const;
 
   std::string journal_file() const { return path_ + "/journal.jsonl"; }
+  std::string tokens_file() const { return path_ + "/join_tokens.json"; }
   const std::string& path() const { return path_; }
 
  private:

@@ -52,7 +52,7 @@ JobRunner::JobRunner(asio::io_context& io, const JobSpec& spec, Observer& observ
                            : job_start(spec, context_.job_id(), preparation)),
       loop_(io, start_.make(), loop_callbacks()),
       hosts_(context_, loop_.job(), preparation),
-      join_tokens_(context_.job_key),
+      join_tokens_(context_.job_key, [this] { return keep_join_tokens(); }),
       agents_(context_, hosts_, join_tokens_, std::move(preparation.joined), supply_callbacks()),
       addresses_(context_, server_, loop_.job(), hosts_, address_callbacks()),
       workers_(context_, loop_.job(), hosts_),

@@ -55,7 +55,7 @@ class JobRunner {
   JobRunner& operator=(const JobRunner&) = delete;
 
   // Goes through the steps of the drivers that have died; run() then goes on with the job. The
-  // error names the line.
+  // error names the file, and the line.
   Status relive(JournalReader& journal);
   // Reports the plan and warnings before anything is started.
   void announce();
@@ -87,6 +87,7 @@ class JobRunner {
   Outcome end(Signals& signals, RequestSignals& requests);
 
   // ---- in place of a driver that has died: driver/run/job_takeover.cpp ----
+  Status relive_steps(JournalReader& journal);
   // The error says what an earlier driver had that this one cannot have.
   Status take_over();
   void recall(const Action& action);
@@ -100,6 +101,7 @@ class JobRunner {
   void on_commit_mark(const std::string& commit);
   // For the next driver, before anybody acts on a step.
   void keep_state();
+  Status keep_join_tokens() const;
 
   // ---- actions ----
   void perform(const action::PublishWorld& action);

@@ -13,6 +13,16 @@
 namespace hvd::driver {
 
 Status JobRunner::relive(JournalReader& journal) {
+  HVD_RETURN_IF_ERROR(relive_steps(journal).with_context(context_.state->journal_file()));
+  if (const std::string commit = context_.state->commit(); !commit.empty()) on_commit_mark(commit);
+  const auto tokens = context_.state->join_tokens();
+  HVD_RETURN_IF_ERROR(tokens.status());
+  if (tokens->empty()) return {};
+  return join_tokens_.restore(*tokens, Clock::now(), std::chrono::system_clock::now())
+      .with_context(context_.state->tokens_file());
+}
+
+Status JobRunner::relive_steps(JournalReader& journal) {
   takeover_.emplace();
   record_.relive_head(journal.text());
   for (;;) {
@@ -27,8 +37,13 @@ Status JobRunner::relive(JournalReader& journal) {
     takeover_->relive(event, actions);
     for (const auto& action : actions) recall(action);
   }
-  if (const std::string commit = context_.state->commit(); !commit.empty()) on_commit_mark(commit);
   return {};
+}
+
+Status JobRunner::keep_join_tokens() const {
+  if (context_.state == nullptr) return {};
+  return context_.state->keep_join_tokens(
+      join_tokens_.to_json(Clock::now(), std::chrono::system_clock::now()));
 }
 
 void JobRunner::keep_state() {

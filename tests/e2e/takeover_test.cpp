@@ -252,9 +252,25 @@ class JoinedTakeoverTest : public TakeoverTest {
     words.insert(words.end(), flags.begin(), flags.end());
     return start_training(words);
   }
-  Process& start_agent(const std::string& host, int slots) {
-    return start({"agent", "--join", "tls://" + where_, "--token-file", token(), "--host", host,
-                  "--slots", std::to_string(slots)});
+  Process& start_agent(const std::string& host, int slots, const std::string& token_file = {}) {
+    return start({"agent", "--join", "tls://" + where_, "--token-file",
+                  token_file.empty() ? token() : token_file, "--host", host, "--slots",
+                  std::to_string(slots)});
+  }
+  // The file with a new join token.
+  std::string make_token(const std::string& name, const Words& terms) {
+    const std::string file = directory() / name;
+    Words words{"token", "new", "--file", file};
+    words.insert(words.end(), terms.begin(), terms.end());
+    const ExitStatus made = run_job(words);
+    EXPECT_EQ(made.code, 0) << made.err;
+    return file;
+  }
+  void expect_refused(const std::string& host, const std::string& token_file,
+                      const std::string& why) {
+    Process& newcomer = start_agent(host, 1, token_file);
+    EXPECT_EQ(newcomer.wait().code, 1);
+    EXPECT_NE(newcomer.err().find(why), std::string::npos) << newcomer.err();
   }
   std::string token() const { return directory() / "token"; }
   Process* newest_ = nullptr;  // driver
@@ -287,6 +303,49 @@ TEST_F(JoinedTakeoverTest, AgentsJoinTheNextDriverWithTheirWorkers) {
   finish(*newest_);
   EXPECT_EQ(a.wait().code, 0) << a.err();
   EXPECT_EQ(b.wait().code, 0) << b.err();
+}
+
+// Tokens that let in one agent each, of which one is revoked and one expires when it has done so.
+TEST_F(JoinedTakeoverTest, AgentsThatHaveJoinedByTokensOfTheirOwnJoinTheNextDriverAndNobodyElse) {
+  Process& first = start_joinable_driver({"--max-np", "2"});
+  ASSERT_TRUE(first.wait_for_error("agents may join at")) << first.err();
+  const std::string of_a = make_token("of_a", {"--uses", "1"});
+  Process& a = start_agent("a", 1, of_a);
+  ASSERT_TRUE(first.wait_for_error("host a has joined")) << first.err() << a.err();
+  const std::string of_b = make_token("of_b", {"--uses", "0", "--host", "b"});
+  Process& b = start_agent("b", 1, of_b);
+  const auto world = step_logs().wait_for_world(2, 0);
+  ASSERT_GT(world, 0) << first.err() << b.err();
+  // A host that has no place in the world comes again as well.
+  const std::string of_c = make_token("of_c", {"--expires", "3s"});
+  Process& c = start_agent("c", 1, of_c);
+  ASSERT_TRUE(first.wait_for_error("host c has joined")) << first.err() << c.err();
+  EXPECT_EQ(run_job({"token", "revoke", "2"}).code, 0);
+  const std::string unused = make_token("unused", {"--expires", "0"});
+
+  const auto workers = members();
+  crash(first);
+  ASSERT_TRUE(a.wait_for_error("run on for")) << a.err();
+  Process& second = start_joinable_driver({"--max-np", "2"});
+  ASSERT_TRUE(second.wait_for_error("host a has joined again")) << second.err() << a.err();
+  ASSERT_TRUE(second.wait_for_error("host b has joined again")) << second.err() << b.err();
+  ASSERT_TRUE(second.wait_for_error("host c has joined")) << second.err() << c.err();
+  ASSERT_TRUE(step_logs().wait_for_steps_more(10)) << second.err();
+  EXPECT_EQ(members(), workers) << second.err();
+  EXPECT_EQ(step_logs().newest_world(), world) << second.err();
+
+  ASSERT_TRUE(eventually([&] {
+    return run_job({"token", "list"}).out.find("3  expired  1 of 1 use") != std::string::npos;
+  })) << run_job({"token", "list"}).out;
+  expect_refused("d", of_a, "join token 1 is used up: it has let 1 agent join");
+  expect_refused("b2", of_b, "join token 2 was revoked");
+  expect_refused("d", of_c, "join token 3 has expired");
+  start_agent("d", 1, unused);
+  ASSERT_TRUE(second.wait_for_error("host d has joined")) << second.err();
+  finish(second);
+  EXPECT_EQ(a.wait().code, 0) << a.err();
+  EXPECT_EQ(b.wait().code, 0) << b.err();
+  EXPECT_FALSE(std::filesystem::exists(directory() / "state" / "join_tokens.json"));
 }
 
 TEST_F(JoinedTakeoverTest, AnAgentThatIsKilledWhileThereIsNoDriverIsMissed) {

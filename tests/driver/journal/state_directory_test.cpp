@@ -64,6 +64,25 @@ TEST_F(StateDirectoryTest, IsTheUsersAloneAndSoIsWhatItHolds) {
   EXPECT_EQ(mode_of(job_file()), 0600U);
 }
 
+TEST_F(StateDirectoryTest, JoinTokensAreKeptWithTheirJob) {
+  const auto directory = opened();
+  KeptJob kept = job();
+  ASSERT_TRUE(directory.keep(kept).ok());
+  EXPECT_EQ(*directory.join_tokens(), "");
+  const std::string text(100'000, '7');
+  ASSERT_TRUE(directory.keep_join_tokens(text).ok());
+  EXPECT_EQ(mode_of(directory.tokens_file()), 0600U);
+  kept.epoch = 2;
+  ASSERT_TRUE(directory.keep(kept).ok());
+  EXPECT_EQ(*directory.join_tokens(), text + "\n");
+  ASSERT_TRUE(directory.keep(job()).ok());
+  EXPECT_EQ(*directory.join_tokens(), "") << "another job has others";
+
+  ASSERT_TRUE(directory.keep_join_tokens(text).ok());
+  directory.forget();
+  EXPECT_FALSE(fs::exists(directory.tokens_file()));
+}
+
 TEST_F(StateDirectoryTest, EachDriverOfAJobHasAGreaterEpoch) {
   const KeptJob first = job();
   {
