@@ -26,6 +26,7 @@ struct SocketAddress {
   std::uint16_t port = 0;
   // "127.0.0.1:80", "[::1]:80"
   std::string to_string() const;
+  friend bool operator==(const SocketAddress&, const SocketAddress&) = default;
 };
 
 // The same as the system wants it. The error names what is no address.

@@ -18,6 +18,7 @@
 #include "base/socket.h"
 #include "base/text.h"
 #include "driver/core/end_watch.h"
+#include "driver/core/this_machine.h"
 #include "driver/job/addresses.h"
 #include "driver/journal/journal.h"
 #include "driver/run/job_runner.h"
@@ -107,7 +108,7 @@ class Stopping {
 // read the beginning of a job that is gone on with.
 static Result<JobKeeping> keep_job(const JobSpec& spec, const StateDirectory* directory,
                                    std::ifstream& past, JournalReader& reader) {
-  KeptJob job{to_hex(random_bytes(kJobIdDigits / 2)), Token::random()};
+  KeptJob job{to_hex(random_bytes(kJobIdDigits / 2)), Token::random(), 1, this_machine_id()};
   if (directory == nullptr) return JobKeeping{std::move(job)};
   JobKeeping keeping{std::move(job), {}, {}, {}, directory};
   auto left = directory->left();
@@ -131,6 +132,8 @@ static Result<JobKeeping> keep_job(const JobSpec& spec, const StateDirectory* di
     return keeping;
   }
 
+  keeping.comes_from_elsewhere = (*left)->machine != keeping.job.machine;
+  (*left)->machine = keeping.job.machine;
   keeping.job = **std::move(left);
   if (head->command != spec.command || head->directory != spec.working_directory) {
     return Status(Code::failed_precondition,
@@ -232,7 +235,8 @@ Outcome run_job(const JobSpec& spec, Observer& observer, StopRequest* stop) {
   if (goes_on) {
     const Status relived = runner.relive(reader);
     if (!relived.ok()) {
-      return failed_outcome(cat("--state: ", relived.message(), "; without the files in ", state->path(), " a new job begins"));
+      return failed_outcome(cat("--state: ", relived.message(), "; without the files in ",
+                                state->path(), " a new job begins"));
     }
   }
   runner.announce();

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/security/crypto.h"
+#include "base/socket.h"
 #include "base/status.h"
 #include "rendezvous/rights.h"
 
@@ -27,6 +28,9 @@ namespace hvd::rendezvous {
 struct ClientOptions {
   std::string host;  // an IP address
   std::uint16_t port = 0;
+  // Asked before each request where the server is, in place of host and port: it may move. Null: it
+  // does not. Safe from any thread.
+  std::function<SocketAddress()> server = {};
   Incarnation worker = 0;  // whose credential the client holds; 0: it holds the job's key
   std::chrono::milliseconds connect_timeout{5'000};  // of one attempt
   std::chrono::milliseconds request_timeout{

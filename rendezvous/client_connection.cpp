@@ -67,7 +67,7 @@ Code code_of_status(unsigned status) {
 
 Client::Connection::Connection(ClientOptions options, const Token& key)
     : options_(std::move(options)),
-      where_(SocketAddress{options_.host, options_.port}.to_string()),
+      server_(options_.server ? options_.server() : SocketAddress{options_.host, options_.port}),
       signer_(key, random_client(), options_.worker),
       cancelled_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
@@ -86,7 +86,7 @@ Status Client::Connection::judge(const Answer& answer, const Request& request) c
 
 std::string Client::Connection::describe(const Request& request,
                                          std::string_view what_happened) const {
-  return cat("rendezvous at ", where_, ": ", request.what, ": ", what_happened);
+  return cat("rendezvous at ", server_.to_string(), ": ", request.what, ": ", what_happened);
 }
 
 Result<short> Client::Connection::wait_for_socket(short events, TimePoint deadline) {
@@ -115,7 +115,7 @@ Status Client::Connection::pause(milliseconds time, TimePoint deadline) {
 
 Status Client::Connection::connect(TimePoint deadline) {
   received_.clear();
-  auto address = raw_address({options_.host, options_.port});
+  auto address = raw_address(server_);
   HVD_RETURN_IF_ERROR(address.status());
   auto socket =
       connect_tcp(address->get(), address->size, "connect", deadline, cancelled_fd_.get());
@@ -194,8 +194,17 @@ Status Client::Connection::receive_answer(ResponseHead& head, std::string& body,
   return {};
 }
 
+void Client::Connection::follow_server() {
+  if (!options_.server) return;
+  SocketAddress server = options_.server();
+  if (server == server_) return;
+  server_ = std::move(server);
+  socket_.reset();
+}
+
 Result<Client::Connection::Answer> Client::Connection::ask_once(const Request& request,
                                                                 TimePoint deadline, bool& sent) {
+  follow_server();
   if (!socket_) {
     HVD_RETURN_IF_ERROR(connect(std::min(deadline, Clock::now() + options_.connect_timeout)));
   }
@@ -203,8 +212,9 @@ Result<Client::Connection::Answer> Client::Connection::ask_once(const Request& r
   const std::string digest = body_digest_text(request.body);
   const auto signature =
       signer_.sign({request.method, request.target, digest}, unix_now() + clock_offset_);
-  std::string bytes = cat(request.method, " ", request.target, " HTTP/1.1\r\nHost: ", where_,
-                          "\r\nAuthorization: ", signature.authorization, "\r\n");
+  std::string bytes =
+      cat(request.method, " ", request.target, " HTTP/1.1\r\nHost: ", server_.to_string(),
+          "\r\nAuthorization: ", signature.authorization, "\r\n");
   if (request.method == "PUT" || request.method == "POST") {
     bytes += cat("Content-Length: ", request.body.size(), "\r\n");
   }

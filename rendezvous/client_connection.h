@@ -56,6 +56,7 @@ class Client::Connection {
 
  private:
   Result<Answer> ask_once(const Request& request, TimePoint deadline, bool& sent);
+  void follow_server();
   Status connect(TimePoint deadline);
   Status send(std::string_view bytes, TimePoint deadline);
   Result<std::size_t> receive(char* to, std::size_t size, TimePoint deadline);
@@ -65,7 +66,7 @@ class Client::Connection {
   Status pause(std::chrono::milliseconds time, TimePoint deadline);
 
   ClientOptions options_;
-  std::string where_;
+  SocketAddress server_;
   Signer signer_;
   UniqueFd cancelled_fd_;
   std::atomic<bool> cancelled_ = false;

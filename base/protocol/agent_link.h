@@ -73,6 +73,7 @@ enum class Kind : std::uint16_t {
   describe = 14,
   program = 15,
   world_keys = 16,
+  rendezvous = 17,
   // agent -> driver
   ready = 101,
   launched = 102,
@@ -141,9 +142,11 @@ struct Hello {
   bool takes_over = false;
   // The agent is a child of `hvdrun agent`, and ends with it also while it holds workers.
   bool joined = false;
+  // The workers that the agent holds hear of this driver no sooner than a Rendezvous has come.
+  bool rendezvous_follows = false;
   HVD_MESSAGE_FIELDS(Hello, protocol, build_id, job_id, lease_ms, orphan_timeout_ms, open_files,
                      elastic, worker_silence_ms, local, first_port, last_port, listen_on, host,
-                     grace_ms, epoch, hold_ms, takes_over, joined)
+                     grace_ms, epoch, hold_ms, takes_over, joined, rendezvous_follows)
 };
 
 // The settings that all workers of a job have in common. Sent once, before the first Launch; it
@@ -245,6 +248,14 @@ struct World {
   bool effective = true;
   std::string document;
   HVD_MESSAGE_FIELDS(World, generation, effective, document)
+};
+
+// The rendezvous service is there from now on for the workers that the agent has held.
+struct Rendezvous {
+  static constexpr Kind kKind = Kind::rendezvous;
+  std::string host;  // an address, not a name
+  std::uint16_t port = 0;
+  HVD_MESSAGE_FIELDS(Rendezvous, host, port)
 };
 
 struct Heartbeat {

@@ -207,12 +207,15 @@ struct Unreachable {
 };
 
 // There is no hvdrun at the moment, and the agent holds its workers for a successor; or there is
-// one again. Said when it changes, but of words that the worker has not read only the newest is
-// kept. A hvdrun that is slow or frozen is not gone.
+// one again, which may be on another machine: then this says where the rendezvous service is. Said
+// when it changes, but of words that the worker has not read only the newest is kept. A hvdrun that
+// is slow or frozen is not gone.
 struct DriverGone {
   static constexpr Kind kKind = Kind::driver_gone;
   bool gone = false;
-  HVD_MESSAGE_FIELDS(DriverGone, gone)
+  std::string rendezvous_host = {};   // as in Welcome
+  std::uint16_t rendezvous_port = 0;  // 0: where the Welcome says
+  HVD_MESSAGE_FIELDS(DriverGone, gone, rendezvous_host, rendezvous_port)
 };
 
 // The newest commit that this worker knows of, in the text of CommitId. A worker says it as soon as

@@ -101,6 +101,7 @@ class Supervisor {
   Status on(agent_link::Check check);
   Status on(agent_link::Probe probe);
   Status on(const agent_link::Describe& describe);
+  Status on(agent_link::Rendezvous rendezvous);
   template <typename Message>
   Status decode_and_handle(const Frame& frame);
 

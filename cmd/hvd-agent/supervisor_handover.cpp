@@ -47,7 +47,10 @@ void Supervisor::hold(const Status& why) {
     lease_ = Lease();
     shared_lease_.write(lease_);
   }
-  for (auto& [incarnation, worker] : workers_) output_in_flight_ += worker->driver_gone(true);
+  for (auto& [incarnation, worker] : workers_) {
+    output_in_flight_ += worker->renew_output();
+    worker->tell_driver_gone(true);
+  }
 }
 
 void Supervisor::take_link(HandedLink link) {
@@ -81,7 +84,8 @@ Status Supervisor::resume(const agent_link::Hello& hello) {
   const std::uint64_t lost_output =
       link_.take_dropped_output() + std::exchange(output_in_flight_, 0);
   for (auto& [incarnation, worker] : workers_) {
-    worker->driver_gone(false);
+    worker->renew_output();
+    if (!hello.rendezvous_follows) worker->tell_driver_gone(false);
     worker->check_lease();  // it has an end again, or they were frozen
     worker->excuse(Clock::now());
   }
@@ -89,6 +93,12 @@ Status Supervisor::resume(const agent_link::Hello& hello) {
     problem(cat("up to ", lost_output,
                 " bytes of the workers' output are lost: there was no hvdrun to take them"));
   }
+  return {};
+}
+
+Status Supervisor::on(agent_link::Rendezvous rendezvous) {
+  context_.rendezvous = {std::move(rendezvous.host), rendezvous.port};
+  for (auto& [incarnation, worker] : workers_) worker->tell_driver_gone(false);
   return {};
 }
 

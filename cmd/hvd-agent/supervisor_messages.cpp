@@ -68,6 +68,8 @@ Status Supervisor::handle(const Frame& frame) {
       return decode_and_handle<agent_link::Probe>(frame);
     case Kind::describe:
       return decode_and_handle<agent_link::Describe>(frame);
+    case Kind::rendezvous:
+      return decode_and_handle<agent_link::Rendezvous>(frame);
     default:
       return {Code::data_loss, cat("a message of kind ", frame.kind, ", which no driver sends")};
   }

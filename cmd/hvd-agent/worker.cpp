@@ -389,9 +389,12 @@ void Worker::credit(agent_link::Stream stream, std::uint64_t bytes) {
       .credit(bytes);
 }
 
-std::uint64_t Worker::driver_gone(bool gone) {
-  channel_.send_driver_gone(gone);
+std::uint64_t Worker::renew_output() {
   return standard_output_.renew_window() + standard_error_.renew_window();
+}
+
+void Worker::tell_driver_gone(bool gone) {
+  channel_.send_driver_gone({gone, context_.rendezvous.host, context_.rendezvous.port});
 }
 
 void Worker::end_output() {

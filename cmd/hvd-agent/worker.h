@@ -76,6 +76,8 @@ struct WorkerContext {
   // is for the next ones.
   bool keeps_state = false;
   std::vector<StateMemory> free_state_memory = {};
+  // Of a driver that has come to another place than the one before; port 0: none has.
+  SocketAddress rendezvous = {};
   // A worker has committed while there was no hvdrun.
   std::function<void(std::string commit)> on_commit_mark = {};
 };
@@ -98,7 +100,9 @@ class Worker {
   void credit(agent_link::Stream stream, std::uint64_t bytes);
   // The link to hvdrun is cut, or there is one again. Returns the bytes of output that were on
   // their way.
-  std::uint64_t driver_gone(bool gone);
+  std::uint64_t renew_output();
+  // Says so to the worker.
+  void tell_driver_gone(bool gone);
 
   // To be called when the lease was renewed after the reaper may have frozen the worker, or when
   // the job is paused.

@@ -79,7 +79,7 @@ bool WorkerChannel::begin_next() {
     writing_ = share(*std::move(waiting_stop_));
     waiting_stop_.reset();
   } else if (waiting_driver_gone_) {
-    writing_ = share(worker_link::DriverGone{*waiting_driver_gone_}.encode());
+    writing_ = share(waiting_driver_gone_->encode());
     waiting_driver_gone_.reset();
   } else if (waiting_effective_) {
     writing_ = std::move(waiting_effective_->frame);
@@ -134,10 +134,10 @@ void WorkerChannel::send_stop(std::string_view reason) {
   flush();
 }
 
-void WorkerChannel::send_driver_gone(bool gone) {
+void WorkerChannel::send_driver_gone(worker_link::DriverGone message) {
   if (!socket_) return;
-  if (gone) waiting_proposed_.reset();
-  waiting_driver_gone_ = gone;
+  if (message.gone) waiting_proposed_.reset();
+  waiting_driver_gone_ = std::move(message);
   flush();
 }
 

@@ -53,7 +53,7 @@ class WorkerChannel {
   void send_stop(std::string_view reason);
   // worker_link::DriverGone. Only the newest waits. A proposed world that still waits goes with the
   // hvdrun that proposed it.
-  void send_driver_gone(bool gone);
+  void send_driver_gone(worker_link::DriverGone message);
   // One waits at most.
   void send_ping();
   // Only the newest request waits.
@@ -97,7 +97,7 @@ class WorkerChannel {
   std::size_t written_ = 0;
   SharedBytes waiting_first_world_;  // behind the welcome, and before all else
   std::optional<std::string> waiting_stop_;
-  std::optional<bool> waiting_driver_gone_;
+  std::optional<worker_link::DriverGone> waiting_driver_gone_;
   bool waiting_ping_ = false;
   std::optional<std::uint32_t> waiting_question_;
   std::optional<WaitingWorld> waiting_effective_;

@@ -5,9 +5,12 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <poll.h>
 #include <string>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -16,8 +19,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/socket.h"
+#include "base/machine/own_time.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "cmd/hvdrun/hvdrun.h"
 #include "cmd/hvdrun/job_setup.h"
 #include "cmd/hvdrun/join_client.h"
@@ -54,24 +58,82 @@ int exit_code_of(pid_t pid) {
   return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
 }
 
+// Joins another hvdrun of the job, on a thread of its own, while that of before is silent: its
+// machine may have died, which ends no connection. An hvdrun that is only slow or stopped refuses.
+class OtherHvdrun {
+ public:
+  static Result<OtherHvdrun> seek(JoinClient client) {
+    UniqueFd found(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!found) return Status::from_errno("eventfd", errno);
+    OtherHvdrun other(std::make_shared<Search>(std::move(client), std::move(found)));
+    HVD_RETURN_IF_ERROR(other.threads_->start([search = other.search_] {
+      auto joined = search->client.join_again(kNoLimit);
+      if (!joined.ok()) return;
+      const std::lock_guard lock(search->mutex);
+      search->joined = std::move(*joined);
+      const std::uint64_t one = 1;
+      [[maybe_unused]] const auto written = ::write(search->found.get(), &one, sizeof(one));
+    }));
+    return other;
+  }
+  ~OtherHvdrun() {
+    if (!search_) return;
+    search_->client.stop();
+    threads_->join_until(Clock::now());  // it may wait for an answer
+  }
+  OtherHvdrun(OtherHvdrun&&) = default;
+  OtherHvdrun& operator=(OtherHvdrun&&) = delete;
+  OtherHvdrun(const OtherHvdrun&) = delete;
+  OtherHvdrun& operator=(const OtherHvdrun&) = delete;
+
+  int fd() const { return search_->found.get(); }  // readable: it has joined
+  std::optional<Joined> take() {
+    const std::lock_guard lock(search_->mutex);
+    return std::exchange(search_->joined, std::nullopt);
+  }
+
+ private:
+  static constexpr std::chrono::hours kNoLimit{24 * 365};
+  struct Search {
+    Search(JoinClient the_client, UniqueFd fd)
+        : client(std::move(the_client)), found(std::move(fd)) {}
+    JoinClient client;
+    UniqueFd found;
+    std::mutex mutex;
+    std::optional<Joined> joined;
+  };
+  explicit OtherHvdrun(std::shared_ptr<Search> search) : search_(std::move(search)) {}
+
+  std::shared_ptr<Search> search_;
+  std::unique_ptr<ThreadGroup> threads_ = std::make_unique<ThreadGroup>();
+};
+
 class Relay {
  public:
-  Relay(Joined joined, driver::AgentConnection& agent, int signals)
+  // `client` outlives this.
+  Relay(Joined joined, driver::AgentConnection& agent, int signals, const JoinClient& client)
       : wire_(std::move(joined.socket)),
         tls_(std::move(joined.tls)),
         to_agent_(std::move(joined.received)),
         agent_(agent),
-        signals_(signals) {}
+        signals_(signals),
+        client_(client),
+        silence_(joined.silence, Clock::now()),
+        holds_(joined.hold.count() > 0) {}
 
   // Returns when the agent has ended and its messages were sent; of an agent that holds its workers
   // also when the connection is lost, and the agent has all that has come there.
-  void run(bool holds) {
-    while (!is_over() && !(holds && link_shut_)) {
+  void run() {
+    while (!is_over() && !(holds_ && link_shut_)) {
       if (wait()) turn();
+      look_for_another();
     }
+    other_.reset();
     close_tls();
   }
 
+  // Another hvdrun of the job that has been joined since, if one has.
+  std::optional<Joined> take_other() { return std::exchange(joined_, std::nullopt); }
   bool has_ended() const { return agent_ended_; }
   // Why the connection was lost before the agent had ended; empty if it was not lost.
   const std::string& lost() const { return lost_; }
@@ -85,7 +147,8 @@ class Relay {
   bool wait() {
     polled_ = {pollfd{wire_closed_ ? -1 : wire_.get(), 0, 0},
                pollfd{link_closed_ ? -1 : agent_.link.get(), 0, 0}, pollfd{signals_, POLLIN, 0},
-               pollfd{agent_ended_ ? -1 : agent_.handle->ended_fd(), POLLIN, 0}};
+               pollfd{agent_ended_ ? -1 : agent_.handle->ended_fd(), POLLIN, 0},
+               pollfd{other_ ? other_->fd() : -1, POLLIN, 0}};
     to_wire_ += tls_.take_outgoing();
     if (to_agent_.size() < kMaxWaiting) polled_[0].events |= POLLIN;
     if (!to_wire_.empty()) polled_[0].events |= POLLOUT;
@@ -95,8 +158,9 @@ class Relay {
     for (auto& entry : polled_) {
       if (entry.events == 0) entry.fd = -1;
     }
-    const int ready =
-        ::poll(polled_.data(), polled_.size(), milliseconds_until(deadline_, Clock::now()));
+    const TimePoint look_at = watches_silence() ? Clock::now() + silence_.pace() : kNever;
+    const int ready = ::poll(polled_.data(), polled_.size(),
+                             milliseconds_until(std::min(deadline_, look_at), Clock::now()));
     if (ready > 0) return true;
     if (Clock::now() < deadline_) return false;
     deadline_ = kNever;
@@ -118,6 +182,26 @@ class Relay {
       agent_ended_ = true;
       deadline_ = Clock::now() + kLastMessagesTimeout;
     }
+  }
+
+  bool watches_silence() const {
+    return holds_ && !wire_closed_ && silence_.limit() > Duration::zero();
+  }
+
+  void look_for_another() {
+    if (!watches_silence()) return;
+    const TimePoint now = Clock::now();
+    silence_.look(now);
+    if (!silence_.is_too_long(now)) return other_.reset();
+    if (!other_) {
+      say(cat("hvdrun gives no sign of life for ", seconds_text(silence_.limit()),
+              "; looking for another one of the job"));
+      auto other = OtherHvdrun::seek(client_);
+      if (other.ok()) other_.emplace(*std::move(other));
+      return;
+    }
+    joined_ = other_->take();
+    if (joined_) lose("it gave no sign of life, and another hvdrun of the job has come");
   }
 
   void pass_on_signal() {
@@ -142,6 +226,7 @@ class Relay {
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got < 0) return lose(Status::from_errno("it lost the connection", errno).message());
     if (got == 0) return lose("it closed the connection");
+    silence_.hear(Clock::now());
     const Status said = tls_.receive({buffer_.data(), static_cast<std::size_t>(got)});
     to_agent_ += tls_.take_received();
     if (!said.ok()) return lose(said.message());
@@ -200,7 +285,12 @@ class Relay {
   std::string to_wire_;
   driver::AgentConnection& agent_;
   const int signals_;
-  std::array<pollfd, 4> polled_{};
+  const JoinClient& client_;
+  PeerSilence silence_;
+  const bool holds_;
+  std::optional<OtherHvdrun> other_;  // is looked for
+  std::optional<Joined> joined_;
+  std::array<pollfd, 5> polled_{};
   std::array<char, 65536> buffer_{};
   TimePoint deadline_ = kNever;
   bool wire_closed_ = false;
@@ -250,7 +340,7 @@ extern "C" void end_agent_that_holds(int signal_number) {
 // (cmd/hvd-agent/link_handover.h).
 class ServingAgents {
  public:
-  explicit ServingAgents(std::string path) : path_(std::move(path)) {}
+  ServingAgents(std::string path, JoinClient& client) : path_(std::move(path)), client_(client) {}
 
   // Serves the job that has begun; the result is the exit code, or nothing if the connection was
   // lost and the agent holds its workers.
@@ -260,8 +350,9 @@ class ServingAgents {
     if (!agent.ok()) return end(fail_join(agent.status()));
     agents_.push_back(std::move(*agent));
     driver::AgentConnection& newest = agents_.back();
-    Relay relay(std::move(joined), newest, signals);
-    relay.run(hold_.count() > 0);
+    Relay relay(std::move(joined), newest, signals, client_);
+    relay.run();
+    next_ = relay.take_other();
     if (!relay.has_ended()) {
       say(cat("the job at ", who, " was lost: ", relay.lost(), "; its workers here run on for ",
               seconds_text(hold_), " (--hold)"));
@@ -283,8 +374,14 @@ class ServingAgents {
     return end(code);
   }
 
-  bool hold() const { return !agents_.empty(); }
-  std::chrono::milliseconds time_to_hold() const { return hold_; }
+  // The job, for the first time, or again for workers that are held.
+  Result<Joined> join() {
+    if (next_) {
+      client_.has_joined(*next_);
+      return *std::exchange(next_, std::nullopt);
+    }
+    return agents_.empty() ? client_.join() : client_.join_again(hold_);
+  }
   // Ends them, and all that they have started. Returns the code.
   int end(int code) {
     agent_that_holds = 0;
@@ -295,6 +392,8 @@ class ServingAgents {
 
  private:
   const std::string path_;
+  JoinClient& client_;
+  std::optional<Joined> next_;         // another hvdrun, which is joined already
   const driver::Subreaper subreaper_;  // adopts the processes of an agent that is killed
   std::vector<driver::AgentConnection> agents_;
   std::chrono::milliseconds hold_{0};
@@ -305,11 +404,11 @@ class ServingAgents {
 int run_agent(const AgentArguments& arguments) {
   const auto path = find_agent();
   if (!path.ok()) return fail_join(path.status());
-  const std::string who = SocketAddress{arguments.join.host, arguments.join.port}.to_string();
+  const std::string who = to_text(arguments.join);
   JoinClient client(arguments, say);
-  ServingAgents agents(*path);
+  ServingAgents agents(*path, client);
   for (;;) {
-    auto joined = agents.hold() ? client.join_again(agents.time_to_hold()) : client.join();
+    auto joined = agents.join();
     if (!joined.ok()) return agents.end(fail_join(joined.status()));
     say(cat("joined the job at ", who));
 

@@ -38,7 +38,8 @@ constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLastAttempt{200};
 constexpr std::chrono::seconds kSilentLookup{2};
 constexpr std::chrono::seconds kLookupLimit{10};
-constexpr std::chrono::seconds kConnectLimit{10};  // for each address
+constexpr std::chrono::seconds kConnectLimit{10};
+constexpr std::chrono::seconds kConnectLimitOfMany{2};  // for each address, if there are others
 constexpr std::chrono::seconds kAnswerLimit{30};
 constexpr std::size_t kMaxAnswer = 64 << 10;
 
@@ -129,32 +130,54 @@ Result<Connection> handshake(UniqueFd fd, const TlsPsk& key, TimePoint deadline)
   return Connection{std::move(fd), std::move(*tls)};
 }
 
-// Another job may listen at one of the addresses of a name: each of them is tried. The failure is
-// final if all that have answered hold another token.
-Attempt<Connection> connect_any(const JoinAddress& where, const TlsPsk& key, TimePoint deadline,
-                                const Say& say) {
-  auto addresses = resolve_until(where, std::min(deadline, Clock::now() + kLookupLimit), say);
-  if (!addresses.ok()) return JoinFailure{addresses.status()};
-  const std::string who = SocketAddress{where.host, where.port}.to_string();
+// The addresses of all names. The error is that of the last name, if no name has any.
+Result<std::vector<Addresses>> resolve_all(const std::vector<JoinAddress>& names,
+                                           TimePoint deadline, const Say& say) {
+  std::vector<Addresses> found;
+  Status failure;
+  for (const auto& name : names) {
+    auto addresses = resolve_until(name, std::min(deadline, Clock::now() + kLookupLimit), say);
+    if (addresses.ok()) {
+      found.push_back(*std::move(addresses));
+    } else {
+      failure = addresses.status();
+    }
+  }
+  if (found.empty()) return failure;
+  return found;
+}
+
+// Another job may listen at one of the addresses: each of them is tried. The failure is final if
+// all that have answered hold another token.
+Attempt<Connection> connect_any(const std::vector<JoinAddress>& names, const TlsPsk& key,
+                                TimePoint deadline, const Say& say) {
+  auto found = resolve_all(names, deadline, say);
+  if (!found.ok()) return JoinFailure{found.status()};
+  const std::string who = to_text(names);
   const std::string what = cat("connect to ", who);
   JoinFailure failure{Status(Code::unavailable, cat(what, ": the name has no address"))};
   std::optional<Status> other_token;
-  bool may_change = false;
-  for (const addrinfo* address = addresses->get(); address != nullptr; address = address->ai_next) {
-    auto fd = connect_tcp(address->ai_addr, address->ai_addrlen, what,
-                          std::min(deadline, Clock::now() + kConnectLimit));
-    if (!fd.ok()) {
-      failure.why = fd.status();
-      continue;
-    }
-    auto connection =
-        handshake(std::move(*fd), key, std::min(deadline, Clock::now() + kAnswerLimit));
-    if (connection.ok()) return std::move(*connection);
-    failure.why = connection.status().with_context(who);
-    if (connection.status().code() == Code::unauthenticated) {
-      other_token = failure.why;
-    } else {
-      may_change = true;
+  // A name that has no address now may have one later.
+  bool may_change = found->size() < names.size();
+  const bool is_one = found->size() == 1 && found->front() && found->front()->ai_next == nullptr;
+  const auto limit = is_one ? kConnectLimit : kConnectLimitOfMany;
+  for (const auto& addresses : *found) {
+    for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
+      auto fd = connect_tcp(one->ai_addr, one->ai_addrlen, what,
+                            std::min(deadline, Clock::now() + limit));
+      if (!fd.ok()) {
+        failure.why = fd.status();
+        continue;
+      }
+      auto connection =
+          handshake(std::move(*fd), key, std::min(deadline, Clock::now() + kAnswerLimit));
+      if (connection.ok()) return std::move(*connection);
+      failure.why = connection.status().with_context(who);
+      if (connection.status().code() == Code::unauthenticated) {
+        other_token = failure.why;
+      } else {
+        may_change = true;
+      }
     }
   }
   if (other_token && !may_change) return JoinFailure{*other_token, true};
@@ -182,7 +205,7 @@ Result<Frame> receive_answer(Connection& connection, FrameDecoder& decoder, Time
 Attempt<Joined> join_once(const AgentArguments& arguments, const PskKey& token,
                           const std::string& host, const std::string& pass, TimePoint deadline,
                           const Say& say) {
-  const std::string who = SocketAddress{arguments.join.host, arguments.join.port}.to_string();
+  const std::string who = to_text(arguments.join);
   const auto join_failure = [&](const Status& why) { return JoinFailure{why.with_context(who)}; };
   const auto key = TlsPsk::client(token);
   if (!key.ok()) return JoinFailure{key.status(), true};
@@ -222,9 +245,12 @@ Attempt<Joined> join_once(const AgentArguments& arguments, const PskKey& token,
   }
   const auto accepted = join_link::Accepted::decode(answer->payload);
   if (!accepted.ok()) return join_failure(accepted.status());
-  return Joined{std::move(connection.fd), std::move(connection.tls), decoder.take_rest(),
+  return Joined{std::move(connection.fd),
+                std::move(connection.tls),
+                decoder.take_rest(),
                 std::chrono::milliseconds(accepted->silence_ms),
-                std::chrono::milliseconds(accepted->hold_ms), accepted->pass};
+                std::chrono::milliseconds(accepted->hold_ms),
+                accepted->pass};
 }
 
 // The token of the job, or a join token. The token that srun hands an agent on its standard input
@@ -262,6 +288,14 @@ Result<std::string> own_name() {
 
 }  // namespace
 
+std::string to_text(const std::vector<JoinAddress>& addresses) {
+  std::string text;
+  for (const auto& [host, port] : addresses) {
+    text += cat(text.empty() ? "" : ", ", SocketAddress{host, port}.to_string());
+  }
+  return text;
+}
+
 Result<Joined> JoinClient::join_within(std::chrono::milliseconds limit, Duration longest_pause) {
   std::string host = arguments_.host;
   if (host.empty()) {
@@ -294,7 +328,9 @@ Result<Joined> JoinClient::join_within(std::chrono::milliseconds limit, Duration
       return std::move(*joined);
     }
     auto& join_failure = std::get<JoinFailure>(attempt);
-    if (join_failure.final) return join_failure.why;
+    const bool is_other_job = join_failure.why.code() == Code::unauthenticated;
+    if (join_failure.final && !(holds_ && is_other_job)) return join_failure.why;
+    if (*is_stopped_) return Status(Code::aborted, "it is not to join any more");
 
     const Duration left = deadline - Clock::now();
     if (left <= kLastAttempt) {

@@ -3,12 +3,15 @@
 // thread.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/descriptors.h"
@@ -27,30 +30,42 @@ struct Joined {
   std::string pass = {};                      // for the next hvdrun of the job
 };
 
+// "10.0.0.1:4000", or several of them.
+std::string to_text(const std::vector<JoinAddress>& addresses);
+
+// A copy knows what this knows, and is for another thread.
 class JoinClient {
  public:
-  // `say` gets a line whenever the reason for waiting has changed. `arguments` outlive this.
-  JoinClient(const AgentArguments& arguments, std::function<void(std::string_view)> say)
-      : arguments_(arguments), say_(std::move(say)) {}
+  // `say` gets a line whenever the reason for waiting has changed.
+  JoinClient(AgentArguments arguments, std::function<void(std::string_view)> say)
+      : arguments_(std::move(arguments)), say_(std::move(say)) {}
 
   // Retries with pauses until join_timeout, which begins now, is over or the job answers that
   // another attempt would not help. May be called again when the job was lost.
   Result<Joined> join() { return join_within(arguments_.join_timeout, kLongestPause); }
-  // The same for an agent that holds workers of the job.
+  // The same for an agent that holds workers of the job. Another job at one of the addresses ends
+  // nothing: the next hvdrun of this one may come to another address.
   Result<Joined> join_again(std::chrono::milliseconds hold) {
+    holds_ = true;
     return join_within(hold, kLongestPauseWithWorkers);
   }
+  // Another client has joined in the place of this one.
+  void has_joined(const Joined& joined) { pass_ = joined.pass; }
+  // From any thread: join_again() of this client returns soon, with aborted.
+  void stop() { *is_stopped_ = true; }
 
  private:
   static constexpr std::chrono::milliseconds kLongestPause{5'000};
   static constexpr std::chrono::milliseconds kLongestPauseWithWorkers{300};
   Result<Joined> join_within(std::chrono::milliseconds limit, Duration longest_pause);
 
-  const AgentArguments& arguments_;
+  const AgentArguments arguments_;
   const std::function<void(std::string_view)> say_;
   std::optional<Result<PskKey>> token_;
   std::string pass_;  // of the hvdrun that was joined last
   bool was_called_ = false;
+  bool holds_ = false;
+  std::shared_ptr<std::atomic<bool>> is_stopped_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 struct Turn {

@@ -49,7 +49,7 @@ struct JoinAddress {
 };
 
 struct AgentArguments {
-  JoinAddress join;
+  std::vector<JoinAddress> join;  // hvdrun is at one of them
   std::string token_file = "hvd-token";
   std::string host;  // empty: this machine's own name
   int slots = 0;     // 0: not given

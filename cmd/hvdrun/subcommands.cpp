@@ -97,7 +97,7 @@ Result<JoinAddress> parse_join_url(std::string_view text) {
   const Status wrong(Code::invalid_argument,
                      cat("hvdrun agent: --join ", text,
                          ": must be tls://ADDRESS:PORT, as in tls://10.0.0.1:4000, "
-                         "tls://driver:4000 or tls://[::1]:4000"));
+                         "tls://driver:4000 or tls://[::1]:4000, or several of them with commas"));
   constexpr std::string_view kScheme = "tls://";
   if (!text.starts_with(kScheme)) return wrong;
   text.remove_prefix(kScheme.size());
@@ -157,9 +157,11 @@ Result<CommandLine> parse_agent(const std::vector<std::string>& arguments) {
     if (!name.ok()) return usage(cat("hvdrun agent: --host: ", name.message()));
   }
   if (parser.url.empty()) return usage("hvdrun agent: needs --join tls://ADDRESS:PORT");
-  auto address = parse_join_url(parser.url);
-  if (!address.ok()) return address.status();
-  agent.join = std::move(*address);
+  for (const auto& url : split(parser.url, ',')) {
+    auto address = parse_join_url(url);
+    HVD_RETURN_IF_ERROR(address.status());
+    agent.join.push_back(std::move(*address));
+  }
 
   if (!parser.slots.empty()) {
     const auto number = parse_number<int>(parser.slots);

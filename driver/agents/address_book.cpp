@@ -40,16 +40,29 @@ void AddressBook::find(HostIndex host, HostNetwork network) {
   auto listeners = listeners_for(network);
   if (!listeners) return callbacks_.on_error(host, cat(kHere, listeners.status().message()));
   search.arrival = {std::move(network), *std::move(candidates), *std::move(listeners), here_};
-  search.timeout = std::make_unique<OwnTimer>(io_);
 
   choose_probers(search);
-  const auto of_others = targets_of_others(search.arrival);
-  if (of_others.empty()) {
+  if (targets_of_others(search.arrival).empty()) {
     search.probers.clear();
     search.tries.clear();
   }
+  begin(host, std::move(search));
+}
 
+void AddressBook::find_again(HostIndex host, HostNetwork network, const std::string& address) {
+  if (network.local && here_.empty()) here_ = address;
+  if (network.local) return find_local(host, network);
+  auto listeners = listeners_for(network);
+  if (!listeners) return callbacks_.on_error(host, cat(kHere, listeners.status().message()));
+  Search search;
+  search.arrival = {std::move(network), {address}, *std::move(listeners), here_};
+  begin(host, std::move(search));
+}
+
+void AddressBook::begin(HostIndex host, Search search) {
+  const auto of_others = targets_of_others(search.arrival);
   const auto of_itself = targets_of_itself(search.arrival);
+  search.timeout = std::make_unique<OwnTimer>(io_);
   search.timeout->begin(kAnswerTimeout, [this, host] { end(host); });
   const std::vector<HostIndex> probers = search.probers;
   searches_.insert_or_assign(host, std::move(search));

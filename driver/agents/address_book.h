@@ -46,6 +46,9 @@ class AddressBook {
   AddressBook& operator=(const AddressBook&) = delete;
 
   void find(HostIndex host, HostNetwork network);
+  // The same for a host whose workers listen at this address already, for an earlier driver of the
+  // job: it finds where the host reaches the rendezvous service now.
+  void find_again(HostIndex host, HostNetwork network, const std::string& address);
   // An earlier driver of the job has found these for the host, and its agent is here again.
   void know(HostIndex host, const HostNetwork& network, const ArrivalChoice& choice);
   // Listens where an earlier driver did.
@@ -80,6 +83,7 @@ class AddressBook {
     std::uint16_t port = 0;  // where something has listened that others could reach; 0: unknown
   };
 
+  void begin(HostIndex host, Search search);
   void find_local(HostIndex host, const HostNetwork& network);
   Result<SocketAddress> local_listener();
   // The listeners that this host may be able to reach; opens those that are not open yet.

@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <array>
+#include <fstream>
 #include <memory>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/stat.h>
 
 #include "base/machine/machine.h"
 #include "base/machine/ports.h"
+#include "base/printable.h"
 #include "base/socket.h"
+#include "base/text.h"
 #include "driver/job/addresses.h"
 
 namespace hvd::driver {
@@ -62,6 +66,15 @@ bool is_this_machine(const std::string& name) {
   if (const auto known = is_this_machine_without_lookup(name)) return *known;
   const auto addresses = addresses_of(name);
   return std::any_of(addresses.begin(), addresses.end(), is_own_address);
+}
+
+// The socket at which an agent that holds workers is found belongs to the namespace.
+std::string this_machine_id() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat network {};
+  static_cast<void>(::stat("/proc/self/ns/net", &network));
+  return cat(printable(boot), ":", network.st_ino);
 }
 
 Result<std::uint16_t> free_port(const std::string& address, const std::optional<PortRange>& range) {

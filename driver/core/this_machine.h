@@ -19,6 +19,10 @@ std::optional<bool> is_this_machine_without_lookup(const std::string& name);
 // machine.
 bool is_this_machine(const std::string& name);
 
+// The same for each process that finds what another one has started here as local: on this machine
+// since its start, and in this network namespace.
+std::string this_machine_id();
+
 // A TCP port at `address` that is free now: of the range, or, without one, outside of the ephemeral
 // ports if there is such a port (base/machine/ports.h).
 Result<std::uint16_t> free_port(const std::string& address, const std::optional<PortRange>& range);

@@ -57,8 +57,8 @@ std::string JoinTokens::to_json(TimePoint now, WallTime wall_time) const {
              {"used", token.used},
              {"revoked", token.is_revoked}};
     if (token.until != kNever) {
-      const auto until = std::chrono::ceil<milliseconds>(wall_time.time_since_epoch() +
-                                                         (token.until - now));
+      const auto until =
+          std::chrono::ceil<milliseconds>(wall_time.time_since_epoch() + (token.until - now));
       one["until"] = std::max<std::int64_t>(until.count(), 0);
     }
     tokens.push_back(std::move(one));

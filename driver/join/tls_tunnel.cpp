@@ -311,9 +311,9 @@ Result<AgentConnection> open_tls_tunnel(tcp::socket socket, TlsSession tls,
   if (!ended) return Status::from_errno("eventfd", errno);
 
   connection.link = std::move(pair->first);
-  auto tunnel = std::make_shared<TlsTunnel>(
-      std::move(socket), std::move(tls), std::move(pair->second), std::move(ended),
-      std::chrono::milliseconds(accepted.silence_ms));
+  auto tunnel =
+      std::make_shared<TlsTunnel>(std::move(socket), std::move(tls), std::move(pair->second),
+                                  std::move(ended), std::chrono::milliseconds(accepted.silence_ms));
   tunnel->start();
   connection.handle = std::make_unique<TlsTunnelHandle>(std::move(tunnel));
   return connection;

@@ -49,7 +49,8 @@ Result<KeptJob> job_from(const std::string& text) {
   };
   if (!json.is_object() || !has("schema", &Json::is_number_unsigned) ||
       !has("job", &Json::is_string) || !has("key", &Json::is_string) ||
-      !has("epoch", &Json::is_number_unsigned) || !has("build", &Json::is_string)) {
+      !has("epoch", &Json::is_number_unsigned) || !has("build", &Json::is_string) ||
+      !has("machine", &Json::is_string)) {
     return Status(Code::data_loss, "it is not the file of a job that was left");
   }
   if (json["schema"] != kSchema) {
@@ -67,7 +68,8 @@ Result<KeptJob> job_from(const std::string& text) {
   if (id.size() != kJobIdDigits || id.find_first_not_of("0123456789abcdef") != std::string::npos) {
     return Status(Code::data_loss, cat(quoted(id), " is no number of a job"));
   }
-  return KeptJob{std::move(id), std::move(*key), json["epoch"].get<std::uint64_t>()};
+  return KeptJob{std::move(id), std::move(*key), json["epoch"].get<std::uint64_t>(),
+                 json["machine"].get<std::string>()};
 }
 
 }  // namespace
@@ -113,11 +115,9 @@ Status StateDirectory::keep(const KeptJob& job) const {
     ::unlink(commit_file().c_str());
     ::unlink(tokens_file().c_str());
   }
-  const Json json{{"schema", kSchema},
-                  {"job", job.id},
-                  {"build", build_id()},
-                  {"key", to_hex(job.key.bytes())},
-                  {"epoch", job.epoch}};
+  const Json json{{"schema", kSchema},   {"job", job.id},
+                  {"build", build_id()}, {"key", to_hex(job.key.bytes())},
+                  {"epoch", job.epoch},  {"machine", job.machine}};
   return write_whole_file(job_file(), json.dump() + "\n", WhenThere::replace,
                           {.what = "file of the job's state", .is_synced = true});
 }

@@ -27,7 +27,8 @@ namespace hvd::driver {
 struct KeptJob {
   std::string id;
   Token key;
-  std::uint64_t epoch = 1;  // of the driver: the first one has 1
+  std::uint64_t epoch = 1;   // of the driver: the first one has 1
+  std::string machine = {};  // of its newest driver (driver/core/this_machine.h)
 };
 
 class StateDirectory {

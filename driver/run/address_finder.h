@@ -36,6 +36,10 @@ class AddressFinder {
   void choose();
   // For an elastic job, whenever a host's agent is ready.
   void find(HostIndex host);
+  // As AddressBook has it; it ends like find().
+  void find_again(HostIndex host, const std::string& address) {
+    book_->find_again(host, hosts_.network_of(host), address);
+  }
 
   // As AddressBook has them.
   void know(HostIndex host, const ArrivalChoice& choice);

@@ -27,6 +27,12 @@ void HostTable::on_event(const Event& event) {
   add_new_hosts();
 }
 
+void HostTable::forget_local() {
+  for (auto& [name, host] : known_) {
+    host.local = host.local && is_this_machine_without_lookup(name).value_or(false);
+  }
+}
+
 void HostTable::add_new_hosts() {
   for (HostIndex host = hosts_.size(); host < job_.hosts().size(); ++host) {
     hosts_.push_back({known_.at(job_.hosts()[host].name), {}, nullptr});

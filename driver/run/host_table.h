@@ -38,6 +38,8 @@ class HostTable {
 
   // To be called after the job has handled the event: takes up the hosts that it has added.
   void on_event(const Event& event);
+  // Those that were another machine's own are not this machine's, unless their name says so.
+  void forget_local();
 
   RunningHost& at(HostIndex host) { return hosts_[host]; }
   const RunningHost& at(HostIndex host) const { return hosts_[host]; }

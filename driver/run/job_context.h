@@ -23,7 +23,8 @@ struct JobContext {
   // (base/protocol/credentials.h).
   const Token job_key;
   const std::uint64_t epoch = 0;  // of this driver among those of the job; 0: it has no other
-  const StateDirectory* state = nullptr;  // where the next driver finds the job; null: nowhere
+  const StateDirectory* state = nullptr;    // where the next driver finds the job; null: nowhere
+  const bool comes_from_elsewhere = false;  // the driver before was on another machine
 
   const std::string& job_id() const { return identity.id; }
 };

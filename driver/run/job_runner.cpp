@@ -40,7 +40,8 @@ JobRunner::JobRunner(asio::io_context& io, const JobSpec& spec, Observer& observ
                identity_of(spec, keeping.job.id),
                keeping.job.key,
                keeping.directory == nullptr ? 0 : keeping.job.epoch,
-               keeping.directory},
+               keeping.directory,
+               keeping.comes_from_elsewhere},
       open_files_(open_files),
       listed_hosts_(preparation.hosts),
       plan_(preparation.plan),
@@ -96,11 +97,7 @@ Outcome JobRunner::run(Signals& signals, RequestSignals& requests, JobAnswers::S
     perform(*takeover_->finish());
   } else if (has_begun) {
     for (const HostIndex host : takeover_->hosts()) agents_.expect(host);
-    if (const Status taken = take_over(); !taken.ok()) {
-      outcome_.exit_code = kLauncherError;
-      outcome_.reason = taken.message();
-      return end(signals, requests);
-    }
+    take_over();
   } else {
     handle(event::Begin{});
   }
@@ -232,10 +229,11 @@ AgentSupply::Callbacks JobRunner::supply_callbacks() {
 }
 
 void JobRunner::open_session(HostIndex host, AgentConnection connection) {
-  hosts_.open_session(host,
-                      session_options(context_, host, hosts_.at(host).found, open_files_.before(),
-                                      takeover_ && takeover_->looks_for(host)),
-                      session_callbacks(host), std::move(connection));
+  const bool takes_over = takeover_ && takeover_->looks_for(host);
+  auto options = session_options(context_, host, hosts_.at(host).found, open_files_.before());
+  options.hello.takes_over = takes_over;
+  options.hello.rendezvous_follows = takes_over && has_to_learn_rendezvous(host);
+  hosts_.open_session(host, std::move(options), session_callbacks(host), std::move(connection));
 }
 
 AgentSessionCallbacks JobRunner::session_callbacks(HostIndex host) {
@@ -294,7 +292,7 @@ void JobRunner::on_session_event(HostIndex host, const Event& event) {
 // ---- addresses ----
 
 AddressFinder::Callbacks JobRunner::address_callbacks() {
-  return {[this](const Event& event) { handle(event); },
+  return {[this](const Event& event) { on_address(event); },
           [this](const std::vector<std::string>& addresses) { on_addresses(addresses); }};
 }
 

@@ -44,6 +44,7 @@ struct JobKeeping {
   std::optional<Journal> events = {};         // for people
   std::optional<Journal> state = {};          // for the next driver
   const StateDirectory* directory = nullptr;  // of `state`; outlives the job
+  bool comes_from_elsewhere = false;          // its last driver was on another machine
 };
 
 class JobRunner {
@@ -88,14 +89,21 @@ class JobRunner {
 
   // ---- in place of a driver that has died: driver/run/job_takeover.cpp ----
   Status relive_steps(JournalReader& journal);
-  // The error says what an earlier driver had that this one cannot have.
-  Status take_over();
+  void take_over();
   void recall(const Action& action);
   void send_worlds(HostIndex host);
   void find_agent(HostIndex host);
   void give_up_agent(HostIndex host);
   // The host's agent is here.
   void on_agent_found(HostIndex host, const event::AgentReady& event);
+  // Its workers know the rendezvous service at an address that this driver has not.
+  bool has_to_learn_rendezvous(HostIndex host) const;
+  // The address of a host was found, or was not; of one that is looked for, that of the service.
+  void on_address(const Event& event);
+  void take_up_agent(HostIndex host);
+  void end_search(HostIndex host);
+  // The agent that was found is not the job's, or of no use to it.
+  void drop_found_agent(HostIndex host, std::string why);
   // As Takeover::told(); an agent that was looked for is taken up.
   std::optional<Event> after_takeover(const Event& event);
   void on_commit_mark(const std::string& commit);
@@ -145,7 +153,8 @@ class JobRunner {
   boost::asio::steady_timer heartbeat_timer_;
   std::optional<Takeover> takeover_;  // of a job that is gone on with
   std::map<HostIndex, std::unique_ptr<OwnTimer>> find_limits_;
-  std::string kept_commit_;  // as StateDirectory has it
+  std::set<std::string> lost_addresses_;  // of the rendezvous service of the driver before
+  std::string kept_commit_;               // as StateDirectory has it
   Outcome outcome_;
 };
 

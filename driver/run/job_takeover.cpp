@@ -1,6 +1,6 @@
 // JobRunner goes on with a job whose driver has died: it goes through the steps of the past, takes
-// the addresses at which that driver was reached, and finds the agents again, which have held the
-// workers meanwhile.
+// the addresses at which that driver was reached, as far as they can be had here, and finds the
+// agents again, which have held the workers meanwhile.
 #include <algorithm>
 #include <utility>
 #include <variant>
@@ -37,6 +37,7 @@ Status JobRunner::relive_steps(JournalReader& journal) {
     takeover_->relive(event, actions);
     for (const auto& action : actions) recall(action);
   }
+  if (context_.comes_from_elsewhere) hosts_.forget_local();
   return {};
 }
 
@@ -64,25 +65,34 @@ void JobRunner::recall(const Action& action) {
   }
 }
 
-Status JobRunner::take_over() {
+void JobRunner::take_over() {
   for (const auto& text : takeover_->rendezvous_addresses()) {
     const auto where = rendezvous::parse_bind_address(text);
-    HVD_RETURN_IF_ERROR(where.status());
-    HVD_RETURN_IF_ERROR(
-        addresses_.listen_again(*where).with_context("take the place of the hvdrun that has died"));
+    const Status listens = where.ok() ? addresses_.listen_again(*where) : where.status();
+    if (listens.ok()) continue;
+    lost_addresses_.insert(text);
+    context_.observer.on_progress(
+        cat("the workers are to meet elsewhere than the hvdrun before has told them: ",
+            listens.message()));
   }
   const Duration without_driver = std::max(loop_.since_past(), Duration::zero());
   context_.observer.on_notice(cat("goes on with job ", context_.job_id(), ", whose hvdrun died ",
                                   seconds_text(without_driver), " ago or less"));
   handle(event::TakenOver{context_.epoch, without_driver});
   for (const HostIndex host : takeover_->hosts()) find_agent(host);
-  return {};
 }
 
 void JobRunner::find_agent(HostIndex host) {
   // Nothing was started there, and the job waits only to hear that it is given up.
   const bool is_given_up = loop_.job().hosts()[host].state == HostState::dropping;
   if (is_given_up && !takeover_->was_ready(host)) return give_up_agent(host);
+  if (context_.comes_from_elsewhere && hosts_.at(host).found.local) {
+    // The agent of that machine is not found on this one, of whatever name.
+    const event::HostFailed lost{
+        host, {Step::start_agent, "it was the machine of that hvdrun, and this is another one", 1}};
+    if (const auto told = after_takeover(lost)) handle(*told);
+    return;
+  }
   auto& limit = find_limits_[host] = std::make_unique<OwnTimer>(context_.io);
   limit->begin(context_.spec.start_timeout, [this, host] {
     if (takeover_->looks_for(host)) give_up_agent(host);
@@ -104,22 +114,59 @@ std::optional<Event> JobRunner::after_takeover(const Event& event) {
 }
 
 void JobRunner::on_agent_found(HostIndex host, const event::AgentReady& event) {
-  takeover_->ends_looking_for(host);
-  find_limits_.erase(host);
-  AgentSession& session = *hosts_.at(host).session;
-  if (!takeover_->was_ready(host)) return handle(event);
-  // The agent that the job knows has ended meanwhile, and all that it had started.
-  if (!session.ready().was_held) {
-    takeover_->has_ended(host);
-    return session.drop();
+  if (!takeover_->was_ready(host)) {
+    end_search(host);
+    return handle(event);
   }
-
-  if (const auto known = takeover_->address(host)) {
-    // take_over() listens there.
+  if (!hosts_.at(host).session->ready().was_held) {
+    return drop_found_agent(host, "had ended, with its workers, before this hvdrun came (--hold)");
+  }
+  const auto known = takeover_->address(host);
+  // take_over() listens there, or it is found where else. Until then the host is looked for.
+  if (has_to_learn_rendezvous(host)) return addresses_.find_again(host, known->address);
+  if (known) {
     if (const auto where = rendezvous::parse_bind_address(known->rendezvous); where.ok()) {
       addresses_.know(host, {known->address, *where});
     }
   }
+  take_up_agent(host);
+}
+
+bool JobRunner::has_to_learn_rendezvous(HostIndex host) const {
+  const auto known = takeover_->address(host);
+  return known && takeover_->was_ready(host) && lost_addresses_.contains(known->rendezvous);
+}
+
+void JobRunner::on_address(const Event& event) {
+  const auto* const found = std::get_if<event::AddressFound>(&event);
+  const auto* const failed = std::get_if<event::HostFailed>(&event);
+  const bool is_one = found != nullptr || failed != nullptr;
+  const HostIndex host = found != nullptr ? found->host : is_one ? failed->host : HostIndex();
+  if (!is_one || !takeover_ || !takeover_->looks_for(host)) return handle(event);
+  if (failed != nullptr) {
+    return drop_found_agent(host, cat("does not reach this hvdrun: ", failed->error.message));
+  }
+  // For the next driver, which has to know what the workers know.
+  handle(event);
+  keep_state();
+  const SocketAddress& where = hosts_.at(host).rendezvous;
+  hosts_.send(host, agent_link::Rendezvous{where.host, where.port});
+  take_up_agent(host);
+}
+
+void JobRunner::end_search(HostIndex host) {
+  takeover_->ends_looking_for(host);
+  find_limits_.erase(host);
+}
+
+void JobRunner::drop_found_agent(HostIndex host, std::string why) {
+  end_search(host);
+  takeover_->has_ended(host, std::move(why));
+  hosts_.at(host).session->drop();
+}
+
+void JobRunner::take_up_agent(HostIndex host) {
+  end_search(host);
   send_worlds(host);
   for (const auto& action : takeover_->unanswered(host)) {
     std::visit([this](const auto& asked) { perform(asked); }, action);

@@ -86,8 +86,7 @@ rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer
 }
 
 AgentSessionOptions session_options(const JobContext& context, HostIndex host,
-                                    const event::FoundHost& found, std::uint64_t open_files,
-                                    bool takes_over) {
+                                    const event::FoundHost& found, std::uint64_t open_files) {
   const JobSpec& spec = context.spec;
   AgentSessionOptions options;
   options.host = host;
@@ -103,7 +102,6 @@ AgentSessionOptions session_options(const JobContext& context, HostIndex host,
   options.hello.grace_ms = milliseconds_of(spec.grace);
   options.hello.epoch = context.epoch;
   if (spec.state) options.hello.hold_ms = milliseconds_of(spec.state->hold);
-  options.hello.takes_over = takes_over;
   options.hello.joined = found.joins;
   // A static job cannot replace a silent worker, so its agents do not watch for silence.
   if (spec.elastic) options.hello.worker_silence_ms = milliseconds_of(spec.heartbeat_timeout);

@@ -21,9 +21,8 @@ rendezvous::ServerOptions server_options(const JobSpec& spec, Observer& observer
                                          rendezvous::FindWorker find_worker);
 
 // What the agent of this host is told at first. `open_files`: the limit that this process has
-// raised for itself, before that. `takes_over`: an agent that holds workers there is to go on.
+// raised for itself, before that.
 AgentSessionOptions session_options(const JobContext& context, HostIndex host,
-                                    const event::FoundHost& found, std::uint64_t open_files,
-                                    bool takes_over);
+                                    const event::FoundHost& found, std::uint64_t open_files);
 
 }  // namespace hvd::driver

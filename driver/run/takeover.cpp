@@ -185,9 +185,9 @@ std::optional<Event> Takeover::told(const Event& event) {
   }
   if (const auto* const gone = std::get_if<event::AgentGone>(&event)) {
     ends_looking_for(gone->host);
-    if (ended_.erase(gone->host) == 0) return event;
-    return event::AgentGone{gone->host,
-                            "had ended, with its workers, before this hvdrun came (--hold)"};
+    const auto ended = ended_.extract(gone->host);
+    if (ended.empty()) return event;
+    return event::AgentGone{gone->host, ended.mapped()};
   }
   const auto* const progress = std::get_if<event::HostProgress>(&event);
   const bool is_old = progress != nullptr && looks_for(progress->host) && was_ready(progress->host);

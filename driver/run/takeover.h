@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "driver/job/job_io.h"
@@ -56,8 +57,8 @@ class Takeover {
   std::vector<Action> unanswered(HostIndex host) const;
   // The job has had this report of an agent, or of the workers, which comes again.
   bool is_known(const Event& event) const;
-  // An agent was found where the job's own has ended, and is dropped.
-  void has_ended(HostIndex host) { ended_.insert(host); }
+  // The agent that was found is dropped, since the job's own has ended, or for another reason.
+  void has_ended(HostIndex host, std::string why) { ended_[host] = std::move(why); }
   // The event as the job is to hear it; nothing: it is not to. Of a host that is looked for, also
   // that this is over.
   std::optional<Event> told(const Event& event);
@@ -75,7 +76,7 @@ class Takeover {
 
   std::map<HostIndex, Past> pasts_;
   std::set<HostIndex> looked_for_;
-  std::set<HostIndex> ended_;  // their agents are dropped
+  std::map<HostIndex, std::string> ended_;  // their agents are dropped, and why
   std::optional<WorldDocument> proposed_;
   std::uint64_t entered_ = 0;  // the newest generation of which the job has heard that it works
   std::optional<action::Finish> finish_;

@@ -5,8 +5,13 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "base/descriptors.h"
+#include "base/socket.h"
 #include "base/text.h"
+#include "rendezvous/access.h"
 #include "tests/e2e/elastic_job.h"
 #include "tests/support/free_address.h"
 
@@ -253,7 +258,7 @@ class JoinedTakeoverTest : public TakeoverTest {
     return start_training(words);
   }
   Process& start_agent(const std::string& host, int slots, const std::string& token_file = {}) {
-    return start({"agent", "--join", "tls://" + where_, "--token-file",
+    return start({"agent", "--join", cat("tls://", first_, ",tls://", second_), "--token-file",
                   token_file.empty() ? token() : token_file, "--host", host, "--slots",
                   std::to_string(slots)});
   }
@@ -276,8 +281,68 @@ class JoinedTakeoverTest : public TakeoverTest {
   Process* newest_ = nullptr;  // driver
 
  private:
-  const std::string where_ = free_address().to_string();
+  // Agents know two addresses.
+  const std::string first_ = free_address().to_string();
+  const std::string second_ = free_address().to_string();
+
+ protected:
+  // From the next driver on.
+  void move() { where_ = second_; }
+  // Where workers meet, for as long as this is kept: no driver can listen there.
+  std::vector<UniqueFd> take_rendezvous() const {
+    std::vector<UniqueFd> taken;
+    const std::string text = read_file(journal());
+    const std::string field = "\"rendezvous\":\"";
+    for (auto at = text.find(field); at != std::string::npos; at = text.find(field, at + 1)) {
+      const auto begin = at + field.size();
+      const auto where =
+          rendezvous::parse_bind_address(text.substr(begin, text.find('"', begin) - begin));
+      EXPECT_TRUE(where.ok()) << where.status().to_string();
+      if (auto listener = listen_tcp(*where)) taken.push_back(std::move(*listener));
+    }
+    return taken;
+  }
+
+ private:
+  std::string where_ = first_;
 };
+
+TEST_F(JoinedTakeoverTest, TheNextDriverMayBeAtOtherAddresses) {
+  Process& first = start_joinable_driver();
+  Process& a = start_agent("a", 1);
+  Process& b = start_agent("b", 2);
+  auto world = step_logs().wait_for_world(3, 0);
+  ASSERT_GT(world, 0) << first.err() << a.err() << b.err();
+  auto workers = members();
+  crash(first);
+  const auto taken = take_rendezvous();
+  ASSERT_FALSE(taken.empty()) << read_file(journal());
+  move();
+  Process& second = start_joinable_driver();
+  ASSERT_TRUE(second.wait_for_error("elsewhere than the hvdrun before has told them"))
+      << second.err();
+  ASSERT_TRUE(second.wait_for_error("host a has joined again")) << second.err() << a.err();
+  ASSERT_TRUE(second.wait_for_error("host b has joined again")) << second.err() << b.err();
+  ASSERT_TRUE(step_logs().wait_for_steps_more(10)) << second.err();
+  EXPECT_EQ(members(), workers) << second.err();
+  EXPECT_EQ(step_logs().newest_world(), world) << second.err();
+
+  // Worlds form there, of workers that have moved, and of new ones.
+  kill_rank(1);
+  world = step_logs().wait_for_world(3, world);
+  ASSERT_GT(world, 0) << second.err();
+  workers = members();
+  // The driver after that knows where they are now.
+  crash(second);
+  Process& third = start_joinable_driver();
+  ASSERT_TRUE(third.wait_for_error("host b has joined again")) << third.err() << b.err();
+  ASSERT_TRUE(step_logs().wait_for_steps_more(10)) << third.err();
+  EXPECT_EQ(third.err().find("elsewhere"), std::string::npos) << third.err();
+  EXPECT_EQ(members(), workers) << third.err();
+  kill_rank(0);
+  EXPECT_GT(step_logs().wait_for_world(3, world), world) << third.err();
+  finish(third);
+}
 
 TEST_F(JoinedTakeoverTest, AgentsJoinTheNextDriverWithTheirWorkers) {
   Process& first = start_joinable_driver();

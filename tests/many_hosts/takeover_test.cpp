@@ -1,7 +1,11 @@
 // hvdrun dies on its host, and another one there goes on with the job on all hosts.
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/text.h"
 #include "tests/many_hosts/many_hosts_test.h"
@@ -78,6 +82,117 @@ TEST_F(TakeoverOnHostsTest, AWorkerThatDiesWhileThereIsNoDriverIsReplaced) {
   job().start_driver();
   EXPECT_GT(logs().wait_for_world(4, world), world) << job().process().err() << logs().summary();
   finish();
+}
+
+// The state directory is on storage that two machines share, agents join on the others.
+class TakeoverElsewhereTest : public ManyHostsTest {
+ protected:
+  void SetUp() override {
+    ManyHostsTest::SetUp();
+    if (IsSkipped()) return;
+    make_bed({.hosts = 3});
+    std::vector<std::filesystem::path> logs;
+    for (Host* const one : {&bed().head(), &host(1), &host(2), &host(3)}) {
+      const auto root = one->files() / "root";
+      for (const char* const program : {"hvdrun", "hvd-agent", "elastic_steps"}) {
+        one->place(binary(program));
+      }
+      std::ofstream(root / "token") << std::string(64, 'a') << "\n";
+      std::filesystem::permissions(root / "token", std::filesystem::perms::owner_read);
+      std::filesystem::create_directories(root / "orders");
+      logs.push_back(root / "step_logs");
+    }
+    logs_.emplace(logs);
+  }
+  std::unique_ptr<Process> start_driver(Host& on) {
+    return on.start({"./hvdrun",
+                     "--state",
+                     "/root/state",
+                     "-H",
+                     "localhost:1",
+                     "--join-bind",
+                     on.ipv4() + ":4000",
+                     "--token-file",
+                     "/root/token",
+                     "--min-np",
+                     "1",
+                     "--max-np",
+                     "3",
+                     "--heartbeat-timeout",
+                     "3",
+                     "--verbose",
+                     "./elastic_steps",
+                     "--log",
+                     "step_logs",
+                     "--orders",
+                     "orders",
+                     "--until",
+                     "enough"});
+  }
+  std::unique_ptr<Process> start_agent(Host& on) {
+    return on.start({"./hvdrun", "agent", "--join",
+                     cat("tls://", bed().head().ipv4(), ":4000,tls://", host(3).ipv4(), ":4000"),
+                     "--token-file", "/root/token", "--host", on.name(), "--slots", "1"});
+  }
+  StepLogs& logs() { return *logs_; }
+
+ private:
+  std::optional<StepLogs> logs_;
+};
+
+TEST_F(TakeoverElsewhereTest, TheMachineOfTheDriverDiesAndAnotherOneGoesOnWithTheJob) {
+  const auto first = start_driver(bed().head());
+  const auto a = start_agent(host(1));
+  const auto b = start_agent(host(2));
+  const auto world = logs().wait_for_world(3);
+  ASSERT_GT(world, 0) << first->err() << a->err() << b->err();
+  const auto of_a = pids(host(1), "elastic_steps");
+  const auto of_b = pids(host(2), "elastic_steps");
+  bed().crash(bed().head());
+  std::filesystem::copy(bed().head().files() / "root" / "state", host(3).files() / "root" / "state",
+                        std::filesystem::copy_options::recursive);
+
+  auto second = start_driver(host(3));
+  ASSERT_TRUE(second->wait_for_error("goes on with job")) << second->err();
+  ASSERT_TRUE(second->wait_for_error("it was the machine of that hvdrun, and this is another one"))
+      << second->err();
+  ASSERT_TRUE(second->wait_for_error("host h1 has joined again")) << second->err() << a->err();
+  ASSERT_TRUE(second->wait_for_error("host h2 has joined again")) << second->err() << b->err();
+  const auto without_head = logs().wait_for_world(2, world);
+  ASSERT_GT(without_head, world) << second->err() << a->err();
+  // The name means this machine from now on.
+  const auto with_new = logs().wait_for_world(3, world);
+  EXPECT_GT(with_new, world) << second->err();
+  EXPECT_EQ(pids(host(1), "elastic_steps"), of_a) << second->err();
+  EXPECT_EQ(pids(host(2), "elastic_steps"), of_b) << second->err();
+  EXPECT_EQ(pids(host(3), "elastic_steps").size(), 1U) << second->err();
+
+  for (int number = 1; number <= 3; ++number) {
+    std::ofstream(host(number).files() / "root" / "enough") << "";
+  }
+  EXPECT_EQ(second->wait().code, 0) << second->err();
+  EXPECT_EQ(a->wait().code, 0) << a->err();
+  EXPECT_TRUE(nobody_left()) << names_of_strangers();
+}
+
+// A driver that does not run for a while is no driver whose machine has died.
+TEST_F(TakeoverElsewhereTest, AgentsThatHearNothingStayWithTheDriverThatComesBack) {
+  const auto driver = start_driver(bed().head());
+  const auto a = start_agent(host(1));
+  const auto b = start_agent(host(2));
+  const auto world = logs().wait_for_world(3);
+  ASSERT_GT(world, 0) << driver->err() << a->err() << b->err();
+  driver->signal(SIGSTOP);
+  ASSERT_TRUE(a->wait_for_error("looking for another one of the job")) << a->err();
+  driver->signal(SIGCONT);
+  ASSERT_TRUE(logs().wait_for_steps_more(20)) << driver->err() << a->err();
+  EXPECT_EQ(logs().newest_world(), world) << driver->err() << a->err();
+  for (int number = 0; number <= 2; ++number) {
+    Host& one = number == 0 ? bed().head() : host(number);
+    std::ofstream(one.files() / "root" / "enough") << "";
+  }
+  EXPECT_EQ(driver->wait().code, 0) << driver->err();
+  EXPECT_TRUE(nobody_left()) << names_of_strangers();
 }
 
 }  // namespace

@@ -148,16 +148,21 @@ AgentChannel::AgentChannel(UniqueFd fd, FrameDecoder decoder, worker_link::Welco
       decoder_(std::move(decoder)),
       welcome_(std::move(welcome)),
       first_world_(std::move(first_world)),
-      first_key_(std::move(first_key)) {
+      first_key_(std::move(first_key)),
+      rendezvous_{welcome_.rendezvous_host, welcome_.rendezvous_port} {
   watcher_ = runtime::start_thread("hvd-agent-link", [this] { watch(); });
 }
 
 rendezvous::ClientOptions AgentChannel::rendezvous_options() const {
   rendezvous::ClientOptions options;
-  options.host = welcome_.rendezvous_host;
-  options.port = welcome_.rendezvous_port;
+  options.server = [this] { return rendezvous(); };
   options.worker = welcome_.incarnation;
   return options;
+}
+
+SocketAddress AgentChannel::rendezvous() const {
+  const std::lock_guard lock(mutex_);
+  return rendezvous_;
 }
 
 bool AgentChannel::is_of_this_process() const { return opener_ == ::getpid(); }
@@ -268,6 +273,9 @@ void AgentChannel::handle(const Frame& frame) {
 
 void AgentChannel::handle(const worker_link::DriverGone& message) {
   std::unique_lock lock(mutex_);
+  if (message.rendezvous_port != 0) {
+    rendezvous_ = {message.rendezvous_host, message.rendezvous_port};
+  }
   driver_is_gone_ = message.gone;
   driver_came_.notify_all();
   const CommitId mark = mark_;

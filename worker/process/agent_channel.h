@@ -43,7 +43,7 @@ class AgentChannel final : public MarkKeeper {
   bool is_of_this_process() const;
 
   const worker_link::Welcome& welcome() const { return welcome_; }
-  // The options of a client of the job's rendezvous.
+  // The options of a client of the job's rendezvous, which goes with the service to other hosts.
   rendezvous::ClientOptions rendezvous_options() const;
   // The world that came with the Welcome; nothing if none did.
   const std::optional<WorldDocument>& first_world() const { return first_world_; }
@@ -111,6 +111,7 @@ class AgentChannel final : public MarkKeeper {
   void handle(const worker_link::DriverGone& message);
   TimePoint late_at() const;
   void end_if_late();
+  SocketAddress rendezvous() const;
   Status send(const std::string& frame);
 
   const pid_t opener_;
@@ -128,7 +129,8 @@ class AgentChannel final : public MarkKeeper {
   mutable std::condition_variable driver_came_;
   std::atomic<bool> driver_is_gone_ = false;  // written under mutex_, as is mark_
   CommitId mark_;                             // the newest
-  std::vector<worker_link::World> unheard_;   // until listen()
+  SocketAddress rendezvous_;
+  std::vector<worker_link::World> unheard_;  // until listen()
   Listener listener_;
   std::function<Activity(bool wants_dump)> activity_;
   std::function<WorkReading()> work_;

@@ -403,13 +403,13 @@ class OneWorkerChannel : public ::testing::Test {
 TEST_F(OneWorkerChannel, OfWordsOnTheDriverOnlyTheNewestWaits) {
   auto& channel = open(encode_frame(1, std::string(3'000'000, 'w')));  // more than a socket holds
   for (int i = 0; i < 1000; ++i) {
-    channel.send_driver_gone(true);
-    channel.send_driver_gone(false);
+    channel.send_driver_gone({true});
+    channel.send_driver_gone({false});
   }
-  channel.send_driver_gone(true);
+  channel.send_driver_gone({true});
   EXPECT_EQ(read_one().payload.size(), 3'000'000U);
   EXPECT_TRUE(is_gone(read_one()));
-  channel.send_driver_gone(false);
+  channel.send_driver_gone({false});
   EXPECT_FALSE(is_gone(read_one()));
 }
 
@@ -425,8 +425,8 @@ TEST_F(OneWorkerChannel, AProposedWorldThatWaitsGoesWithTheDriverThatProposedIt)
   };
   send(1, true);
   send(2, false);
-  channel.send_driver_gone(true);
-  channel.send_driver_gone(false);
+  channel.send_driver_gone({true});
+  channel.send_driver_gone({false});
   send(3, false);  // of the successor
   (void)read_one();
   EXPECT_FALSE(is_gone(read_one()));

@@ -184,7 +184,7 @@ TEST(Options, OfAFlagThatIsGivenTwiceTheLastOneCountsInEveryCommand) {
             "127.0.0.1:2");
   const auto line = parsed({"agent", "--join", "tls://a:1", "--join", "tls://b:2", "--slots=1",
                             "--slots=2", "--label", "x=1", "--label", "y=2"});
-  EXPECT_EQ(line.agent.join.host, "b");
+  EXPECT_EQ(line.agent.join.front().host, "b");
   EXPECT_EQ(line.agent.slots, 2);
   EXPECT_EQ(line.agent.labels, (std::vector<std::string>{"x=1", "y=2"}));
   EXPECT_TRUE(parsed({"status", "--json", "--json"}).job_command.json);
@@ -193,20 +193,24 @@ TEST(Options, OfAFlagThatIsGivenTwiceTheLastOneCountsInEveryCommand) {
 TEST(Options, AnAgentThatJoinsHasOptionsOfItsOwn) {
   const auto line = parsed({"agent", "--join", "tls://driver:4000"});
   EXPECT_EQ(line.action, Action::agent);
-  EXPECT_EQ(line.agent.join.host, "driver");
-  EXPECT_EQ(line.agent.join.port, 4000);
+  EXPECT_EQ(line.agent.join.front().host, "driver");
+  EXPECT_EQ(line.agent.join.front().port, 4000);
   EXPECT_EQ(line.agent.token_file, "hvd-token");
   EXPECT_EQ(line.agent.host, "");
   EXPECT_EQ(line.agent.slots, 0);
   EXPECT_EQ(line.agent.join_timeout, std::chrono::seconds(300));
   const auto more = parsed({"agent", "--join=tls://[fe80::1%eth0]:1", "--token-file", "t", "--host",
                             "h1", "--slots=4", "--join-timeout", "0.5"});
-  EXPECT_EQ(more.agent.join.host, "fe80::1%eth0");
+  EXPECT_EQ(more.agent.join.front().host, "fe80::1%eth0");
   EXPECT_EQ(more.agent.token_file, "t");
   EXPECT_EQ(more.agent.host, "h1");
   EXPECT_EQ(more.agent.slots, 4);
   EXPECT_EQ(more.agent.join_timeout, std::chrono::milliseconds(500));
   EXPECT_EQ(parsed({"-np", "1", "agent"}).action, Action::run);
+  const auto two = parsed({"agent", "--join", "tls://a:1,tls://[::1]:2"});
+  ASSERT_EQ(two.agent.join.size(), 2U);
+  EXPECT_EQ(two.agent.join.back().host, "::1");
+  EXPECT_EQ(two.agent.join.back().port, 2);
 }
 
 TEST(Options, HorovodsSshFlagsAndOurs) {

@@ -35,11 +35,9 @@ class StateDirectoryTest : public testing::Test {
   }
   static KeptJob job() { return {"a6cca56365eafafb", Token::random(), 1}; }
   static Json valid() {
-    return {{"schema", 1},
-            {"job", "a6cca56365eafafb"},
-            {"build", build_id()},
-            {"key", std::string(64, '7')},
-            {"epoch", 4}};
+    return {{"schema", 1},         {"job", "a6cca56365eafafb"},
+            {"build", build_id()}, {"key", std::string(64, '7')},
+            {"epoch", 4},          {"machine", "somewhere"}};
   }
   // The file of a job that was left, as somebody has written it.
   void leave(const std::string& text) const {
@@ -290,7 +288,7 @@ TEST_F(StateDirectoryTest, ADamagedJobFileIsNamedWithWhatIsWrong) {
       {changed("build", nullptr), not_it},
       {changed("build", "older\n1"), "its job runs with hvd \"older\\n1\", and this is hvd "},
   };
-  for (const char* const field : {"schema", "job", "key", "epoch", "build"}) {
+  for (const char* const field : {"schema", "job", "key", "epoch", "build", "machine"}) {
     Json json = valid();
     json.erase(field);
     cases.emplace_back(json.dump(), not_it);
