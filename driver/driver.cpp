@@ -106,7 +106,7 @@ class Stopping {
 
 // The job that is kept there and has no driver, or a new one. `reader` reads `past`, and has then
 // read the beginning of a job that is gone on with.
-static Result<JobKeeping> keep_job(const JobSpec& spec, const StateDirectory* directory,
+static Result<JobKeeping> keep_job(const JobSpec& spec, StateDirectory* directory,
                                    std::ifstream& past, JournalReader& reader) {
   KeptJob job{to_hex(random_bytes(kJobIdDigits / 2)), Token::random(), 1, this_machine_id()};
   if (directory == nullptr) return JobKeeping{std::move(job)};

@@ -39,8 +39,10 @@ constexpr std::chrono::milliseconds kLastAttempt{200};
 constexpr std::chrono::seconds kSilentLookup{2};
 constexpr std::chrono::seconds kLookupLimit{10};
 constexpr std::chrono::seconds kConnectLimit{10};
-constexpr std::chrono::seconds kConnectLimitOfMany{2};  // for each address, if there are others
 constexpr std::chrono::seconds kAnswerLimit{30};
+// For each address, if there are others: a process that is stopped accepts connections as well.
+constexpr std::chrono::seconds kConnectLimitOfMany{2};
+constexpr std::chrono::seconds kAnswerLimitOfMany{5};
 constexpr std::size_t kMaxAnswer = 64 << 10;
 
 using Say = std::function<void(std::string_view)>;
@@ -161,6 +163,7 @@ Attempt<Connection> connect_any(const std::vector<JoinAddress>& names, const Tls
   bool may_change = found->size() < names.size();
   const bool is_one = found->size() == 1 && found->front() && found->front()->ai_next == nullptr;
   const auto limit = is_one ? kConnectLimit : kConnectLimitOfMany;
+  const auto answer_limit = is_one ? kAnswerLimit : kAnswerLimitOfMany;
   for (const auto& addresses : *found) {
     for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
       auto fd = connect_tcp(one->ai_addr, one->ai_addrlen, what,
@@ -170,7 +173,7 @@ Attempt<Connection> connect_any(const std::vector<JoinAddress>& names, const Tls
         continue;
       }
       auto connection =
-          handshake(std::move(*fd), key, std::min(deadline, Clock::now() + kAnswerLimit));
+          handshake(std::move(*fd), key, std::min(deadline, Clock::now() + answer_limit));
       if (connection.ok()) return std::move(*connection);
       failure.why = connection.status().with_context(who);
       if (connection.status().code() == Code::unauthenticated) {

@@ -110,7 +110,7 @@ Result<std::optional<KeptJob>> StateDirectory::left() const {
   return std::optional(std::move(*job));
 }
 
-Status StateDirectory::keep(const KeptJob& job) const {
+Status StateDirectory::keep(const KeptJob& job) {
   if (job.epoch == 1) {  // of an earlier job
     ::unlink(commit_file().c_str());
     ::unlink(tokens_file().c_str());
@@ -118,8 +118,16 @@ Status StateDirectory::keep(const KeptJob& job) const {
   const Json json{{"schema", kSchema},   {"job", job.id},
                   {"build", build_id()}, {"key", to_hex(job.key.bytes())},
                   {"epoch", job.epoch},  {"machine", job.machine}};
-  return write_whole_file(job_file(), json.dump() + "\n", WhenThere::replace,
-                          {.what = "file of the job's state", .is_synced = true});
+  HVD_RETURN_IF_ERROR(write_whole_file(job_file(), json.dump() + "\n", WhenThere::replace,
+                                       {.what = "file of the job's state", .is_synced = true}));
+  epoch_ = job.epoch;
+  return {};
+}
+
+// A file that is gone is no sign of another driver.
+bool StateDirectory::is_ours() const {
+  const auto job = left();
+  return !job.ok() || !*job || (*job)->epoch == epoch_ + 1;
 }
 
 // A failure leaves the older one, which tells as well that there were commits.

@@ -44,7 +44,10 @@ class StateDirectory {
   // Each error names the file and says what can be done.
   Result<std::optional<KeptJob>> left() const;
   // From now on this process is the driver of this job.
-  Status keep(const KeptJob& job) const;
+  Status keep(const KeptJob& job);
+  // False: another process has become its driver since. A lock on storage that machines share may
+  // go over to another one while this process stands still.
+  bool is_ours() const;
   // The high-water mark of the job's commits (base/protocol/commit_id.h), and the one that was kept
   // last; empty: there is none. So that no worker begins from nothing when all that had a commit
   // are lost with the driver.
@@ -69,6 +72,7 @@ class StateDirectory {
 
   std::string path_;
   UniqueFd lock_;
+  std::uint64_t epoch_ = 0;  // of the job that was kept
 };
 
 }  // namespace hvd::driver

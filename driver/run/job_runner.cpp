@@ -103,6 +103,7 @@ Outcome JobRunner::run(Signals& signals, RequestSignals& requests, JobAnswers::S
   }
   if (context_.spec.heartbeat_timeout.count() > 0) send_heartbeats(Clock::now());
   context_.io.run();
+  if (makes_way_) return std::move(outcome_);
   return end(signals, requests);
 }
 
@@ -129,9 +130,12 @@ JobLoop::Callbacks JobRunner::loop_callbacks() {
 }
 
 void JobRunner::after_step(const Event& event, const std::vector<Action>& actions, TimePoint now) {
+  if (makes_way_) return;
+  const bool acts = has_effect(actions);
+  if (acts && context_.state != nullptr && !context_.state->is_ours()) return make_way();
   const auto wall_time = std::chrono::system_clock::now();
   record_.step(event, actions, loop_.job(), now, wall_time);
-  if (has_effect(actions)) keep_state();
+  if (acts) keep_state();
   answers_.step(event, actions, now, wall_time);
   hosts_.on_event(event);
   // The event is reported before its consequences.

@@ -110,6 +110,8 @@ class JobRunner {
   // For the next driver, before anybody acts on a step.
   void keep_state();
   Status keep_join_tokens() const;
+  // Another driver acts, so that this one does not any more: it ends, and leaves all as it is.
+  void make_way();
 
   // ---- actions ----
   void perform(const action::PublishWorld& action);
@@ -155,6 +157,7 @@ class JobRunner {
   std::map<HostIndex, std::unique_ptr<OwnTimer>> find_limits_;
   std::set<std::string> lost_addresses_;  // of the rendezvous service of the driver before
   std::string kept_commit_;               // as StateDirectory has it
+  bool makes_way_ = false;
   Outcome outcome_;
 };
 

@@ -41,6 +41,14 @@ Status JobRunner::relive_steps(JournalReader& journal) {
   return {};
 }
 
+void JobRunner::make_way() {
+  makes_way_ = true;
+  outcome_.exit_code = kLauncherError;
+  outcome_.reason = cat("another hvdrun has taken the job over from ", context_.state->path(),
+                        " while this one stood still");
+  context_.io.stop();
+}
+
 Status JobRunner::keep_join_tokens() const {
   if (context_.state == nullptr) return {};
   return context_.state->keep_join_tokens(

@@ -344,6 +344,31 @@ TEST_F(JoinedTakeoverTest, TheNextDriverMayBeAtOtherAddresses) {
   finish(third);
 }
 
+// As where a machine of shared storage stood still, and its lock went over to another one.
+TEST_F(JoinedTakeoverTest, ADriverThatStoodStillMakesWay) {
+  const Words flags{"--heartbeat-timeout", "2"};
+  Process& first = start_joinable_driver(flags);
+  Process& a = start_agent("a", 2);
+  const auto world = step_logs().wait_for_world(2, 0);
+  ASSERT_GT(world, 0) << first.err() << a.err();
+  const auto workers = members();
+  first.signal(SIGSTOP);
+  std::filesystem::remove(directory() / "state" / "lock");
+  take_rendezvous();  // of which none can be had
+  move();
+  Process& second = start_joinable_driver(flags);
+  ASSERT_TRUE(second.wait_for_error("host a has joined again")) << second.err() << a.err();
+  ASSERT_TRUE(step_logs().wait_for_steps_more(10)) << second.err();
+  first.signal(SIGCONT);
+  EXPECT_EQ(first.wait().code, 1);
+  EXPECT_NE(first.err().find("another hvdrun has taken the job over"), std::string::npos)
+      << first.err();
+  ASSERT_TRUE(step_logs().wait_for_steps_more(10)) << second.err();
+  EXPECT_EQ(members(), workers) << second.err();
+  EXPECT_TRUE(std::filesystem::exists(directory() / "state" / "job.json"));
+  finish(second);
+}
+
 TEST_F(JoinedTakeoverTest, AgentsJoinTheNextDriverWithTheirWorkers) {
   Process& first = start_joinable_driver();
   Process& a = start_agent("a", 1);

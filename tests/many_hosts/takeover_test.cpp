@@ -104,30 +104,28 @@ class TakeoverElsewhereTest : public ManyHostsTest {
     }
     logs_.emplace(logs);
   }
+  std::unique_ptr<Process> start_driver(Host& on, const Words& flags) {
+    Words words{"./hvdrun", "--state",   "/root/state",         "--min-np", "1", "--max-np",
+                "3",        "--verbose", "--heartbeat-timeout", "3"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.insert(words.end(), {"./elastic_steps", "--log", "step_logs", "--orders", "orders",
+                               "--until", "enough"});
+    return on.start(words);
+  }
   std::unique_ptr<Process> start_driver(Host& on) {
-    return on.start({"./hvdrun",
-                     "--state",
-                     "/root/state",
-                     "-H",
-                     "localhost:1",
-                     "--join-bind",
-                     on.ipv4() + ":4000",
-                     "--token-file",
-                     "/root/token",
-                     "--min-np",
-                     "1",
-                     "--max-np",
-                     "3",
-                     "--heartbeat-timeout",
-                     "3",
-                     "--verbose",
-                     "./elastic_steps",
-                     "--log",
-                     "step_logs",
-                     "--orders",
-                     "orders",
-                     "--until",
-                     "enough"});
+    return start_driver(on, {"-H", "localhost:1", "--join-bind", on.ipv4() + ":4000",
+                             "--token-file", "/root/token"});
+  }
+  // The state directory goes over to this host.
+  void move_to(Host& to) {
+    bed().crash(bed().head());
+    std::filesystem::copy(bed().head().files() / "root" / "state", to.files() / "root" / "state",
+                          std::filesystem::copy_options::recursive);
+  }
+  void say_enough() {
+    for (Host* const one : {&bed().head(), &host(1), &host(2), &host(3)}) {
+      std::ofstream(one->files() / "root" / "enough") << "";
+    }
   }
   std::unique_ptr<Process> start_agent(Host& on) {
     return on.start({"./hvdrun", "agent", "--join",
@@ -148,11 +146,8 @@ TEST_F(TakeoverElsewhereTest, TheMachineOfTheDriverDiesAndAnotherOneGoesOnWithTh
   ASSERT_GT(world, 0) << first->err() << a->err() << b->err();
   const auto of_a = pids(host(1), "elastic_steps");
   const auto of_b = pids(host(2), "elastic_steps");
-  bed().crash(bed().head());
-  std::filesystem::copy(bed().head().files() / "root" / "state", host(3).files() / "root" / "state",
-                        std::filesystem::copy_options::recursive);
-
-  auto second = start_driver(host(3));
+  move_to(host(3));
+  const auto second = start_driver(host(3));
   ASSERT_TRUE(second->wait_for_error("goes on with job")) << second->err();
   ASSERT_TRUE(second->wait_for_error("it was the machine of that hvdrun, and this is another one"))
       << second->err();
@@ -167,11 +162,32 @@ TEST_F(TakeoverElsewhereTest, TheMachineOfTheDriverDiesAndAnotherOneGoesOnWithTh
   EXPECT_EQ(pids(host(2), "elastic_steps"), of_b) << second->err();
   EXPECT_EQ(pids(host(3), "elastic_steps").size(), 1U) << second->err();
 
-  for (int number = 1; number <= 3; ++number) {
-    std::ofstream(host(number).files() / "root" / "enough") << "";
-  }
+  say_enough();
   EXPECT_EQ(second->wait().code, 0) << second->err();
   EXPECT_EQ(a->wait().code, 0) << a->err();
+  EXPECT_TRUE(nobody_left()) << names_of_strangers();
+}
+
+TEST_F(TakeoverElsewhereTest, HostsThatSshReachesGoOnWithTheirWorkers) {
+  host(3).place(bed().key(), "/root/key");
+  const Words flags{"-H", "h1:1,h2:1", "--ssh-host-key", "off"};
+  const auto first = start_driver(bed().head(), flags);
+  const auto world = logs().wait_for_world(2);
+  ASSERT_GT(world, 0) << first->err();
+  const auto of_a = pids(host(1), "elastic_steps");
+  move_to(host(3));
+  Words with_key = flags;
+  with_key.insert(with_key.end(), {"--ssh-identity-file", "/root/key"});
+  const auto second = start_driver(host(3), with_key);
+  ASSERT_TRUE(second->wait_for_error("goes on with job")) << second->err();
+  ASSERT_TRUE(logs().wait_for_steps_more(20)) << second->err();
+  EXPECT_EQ(logs().newest_world(), world) << second->err();
+  EXPECT_EQ(pids(host(1), "elastic_steps"), of_a) << second->err();
+  // A world forms at the new address.
+  ASSERT_EQ(kill_one(of_a.at(0), SIGKILL), 0);
+  EXPECT_GT(logs().wait_for_world(2, world), world) << second->err();
+  say_enough();
+  EXPECT_EQ(second->wait().code, 0) << second->err();
   EXPECT_TRUE(nobody_left()) << names_of_strangers();
 }
 
@@ -187,10 +203,7 @@ TEST_F(TakeoverElsewhereTest, AgentsThatHearNothingStayWithTheDriverThatComesBac
   driver->signal(SIGCONT);
   ASSERT_TRUE(logs().wait_for_steps_more(20)) << driver->err() << a->err();
   EXPECT_EQ(logs().newest_world(), world) << driver->err() << a->err();
-  for (int number = 0; number <= 2; ++number) {
-    Host& one = number == 0 ? bed().head() : host(number);
-    std::ofstream(one.files() / "root" / "enough") << "";
-  }
+  say_enough();
   EXPECT_EQ(driver->wait().code, 0) << driver->err();
   EXPECT_TRUE(nobody_left()) << names_of_strangers();
 }

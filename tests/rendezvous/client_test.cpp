@@ -39,6 +39,23 @@ TEST(Client, PutsGetsErasesAndComparesUnderAnyName) {
   EXPECT_NE(gone.status().message().find("host:0"), std::string::npos);
 }
 
+TEST(Client, GoesWithAServerThatMoves) {
+  RunningServer first;
+  RunningServer second;
+  auto options = first.client_options();
+  SocketAddress where = first.address();
+  options.server = [&where] { return where; };
+  Client client(options, first.token());
+  ASSERT_TRUE(client.put("s", "k", "v").ok());
+  where = second.address();
+  const auto moved = client.put("s", "k", "v");
+  EXPECT_EQ(moved.status().code(), Code::unauthenticated) << "it has another key";
+  EXPECT_NE(moved.status().message().find(second.address().to_string()), std::string::npos)
+      << moved.status().to_string();
+  where = first.address();
+  EXPECT_EQ(client.get("s", "k")->value, "v");
+}
+
 TEST(Client, CarriesAValueOfManyMegabytesAndOneOfNone) {
   RunningServer server;
   const auto client = server.client();

@@ -24,6 +24,7 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(Credit{4, Stream::standard_error, 1ULL << 40});
   expect_sound(World{5, false, "{}"});
   expect_sound(WorldKeys{5, {{7, "sealed"}, {8, ""}}});
+  expect_sound(Rendezvous{"::1", 4000});
   expect_sound(Heartbeat{6, 5});
   expect_sound(Pause{true});
   expect_sound(AskActivity{7, 1000});

@@ -11,8 +11,8 @@ using test::expect_sound;
 using test::payload_of;
 
 TEST(JoinLink, EveryMessageComesBackAndNoBrokenOneIsTaken) {
-  expect_sound(Join{"build", "host", 4});
-  expect_sound(Accepted{3'000, 60'000});
+  expect_sound(Join{"build", "host", 4, {}, "pass"});
+  expect_sound(Accepted{3'000, 60'000, "pass"});
   expect_sound(Heartbeat{});
   expect_sound(HeartbeatAck{});
   expect_sound(Begin{});

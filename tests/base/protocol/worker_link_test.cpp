@@ -40,6 +40,7 @@ TEST(WorkerLinkMessages, AreSound) {
   expect_sound(ActivityWanted{});
   expect_sound(WorkReport{{1, 2, 3, {{Collective::send_recv, 4, 5}}}});
   expect_sound(DriverGone{true});
+  expect_sound(DriverGone{false, "::1", 4000});
   expect_sound(Mark{"3.17.1"});
   expect_sound(Alive{});
 }

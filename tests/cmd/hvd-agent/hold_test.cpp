@@ -10,7 +10,9 @@
 #include <thread>
 #include <unistd.h>
 
+#include "base/frame.h"
 #include "base/machine/proc.h"
+#include "base/protocol/worker_link.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "base/versions.h"
@@ -134,6 +136,36 @@ TEST(AgentHolds, WithoutATimeForItWorkersEndWithTheLink) {
   agent.close_link();
   EXPECT_EQ(agent.wait_for_exit(), 1);
   EXPECT_TRUE(is_gone(worker));
+}
+
+// Else they would look for it where its predecessor was.
+TEST(AgentHolds, WorkersHearOfADriverAtAnotherAddressWhenThatIsKnown) {
+  AgentUnderTest older(of_driver(1, "moves"));
+  older.launch_mode(1, {"read-channel"});
+  ASSERT_TRUE(older.until_beating([&] { return older.of(1).pid > 0; }));
+  older.close_link();
+
+  auto options = of_driver(2, "moves");
+  options.hello.rendezvous_follows = true;
+  AgentUnderTest newer(options);
+  ASSERT_TRUE(newer.ready);
+  // The worker says of each frame how long it is.
+  const auto has_read = [&](const std::string& frame) {
+    FrameDecoder decoder;
+    decoder.feed(frame);
+    const auto read = decoder.next();
+    const auto line = cat("kind ", (*read)->kind, " of ", (*read)->payload.size(), " bytes");
+    return newer.of(1).out.find(line) != std::string::npos;
+  };
+  const auto comes_back = worker_link::DriverGone{false, "10.0.0.9", 4000}.encode();
+  newer.send(agent_link::World{7, true, "newest"}.encode());
+  ASSERT_TRUE(newer.until_beating([&] {
+    return has_read(worker_link::World{7, true, "newest"}.encode());
+  })) << newer.of(1).out;
+  EXPECT_EQ(newer.of(1).out.find("kind 7"), std::string::npos) << newer.of(1).out;
+  newer.send(agent_link::Rendezvous{"10.0.0.9", 4000}.encode());
+  EXPECT_TRUE(newer.until_beating([&] { return has_read(comes_back); })) << newer.of(1).out;
+  shut_down(newer);
 }
 
 // One that was held up for long, and comes back beside its successor.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <gtest/gtest.h>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -25,16 +26,29 @@ class AddressBookTest : public testing::Test {
   // Hosts "h0", "h1", ... with these indices, which all reach each other.
   void SetUp() override {
     for (HostIndex host = 0; host < kHosts; ++host) {
-      HostNetwork network;
-      network.name = name_of(host);
-      network.interfaces = {{"lo", "127.0.0.1"}};
-      network.peer_address = network.local_address = network.advertise_address = "127.0.0.1";
-      network.probe_port = port_of(host);
-      book_.find(host, network);
+      book_.find(host, network_of(host));
       answer();
     }
     ASSERT_EQ(found_, kHosts);
   }
+  static HostNetwork network_of(HostIndex host) {
+    HostNetwork network;
+    network.name = name_of(host);
+    network.interfaces = {{"lo", "127.0.0.1"}};
+    network.peer_address = network.local_address = network.advertise_address = "127.0.0.1";
+    network.probe_port = port_of(host);
+    return network;
+  }
+  // Its agent has held workers, which listen there. Nothing: it reaches no listener.
+  std::optional<ArrivalChoice> find_again(HostIndex host, const std::string& address) {
+    choice_ = {};
+    book_.find_again(host, network_of(host), address);
+    EXPECT_EQ(sent_.size(), 1U) << "nobody tries to reach it";
+    answer();
+    return choice_.address.empty() ? std::nullopt : std::optional(choice_);
+  }
+  // `host` reaches no listener of this process.
+  void lose_listeners(HostIndex host) { lost_here_ = host; }
   static std::string name_of(HostIndex host) { return cat("h", host); }
 
   // `from` does not reach `to`.
@@ -52,7 +66,7 @@ class AddressBookTest : public testing::Test {
       agent_link::Probed probed;
       probed.id = probe.id;
       for (const auto& target : probe.targets) {
-        const bool is_lost = lost_.contains(std::pair(host, target.port));
+        const bool is_lost = lost_.contains(std::pair(host, target.port)) || lost_here_ == host;
         probed.errors.emplace_back(is_lost ? "no answer within 2 s" : "");
       }
       EXPECT_TRUE(book_.on_probed(host, probed).ok());
@@ -102,7 +116,9 @@ class AddressBookTest : public testing::Test {
   std::vector<std::pair<HostIndex, agent_link::Probe>> sent_;
   std::set<std::pair<HostIndex, std::uint16_t>> lost_;
   HostIndex silent_ = kHosts;
+  HostIndex lost_here_ = kHosts;
   HostIndex found_ = 0;
+  ArrivalChoice choice_;  // the newest
   Errors errors_;
   AddressBook book_{
       timers_,
@@ -111,7 +127,11 @@ class AddressBookTest : public testing::Test {
       false,
       {.send = [this](HostIndex host,
                       const agent_link::Probe& probe) { sent_.emplace_back(host, probe); },
-       .on_found = [this](HostIndex, const ArrivalChoice&) { ++found_; },
+       .on_found =
+           [this](HostIndex, const ArrivalChoice& choice) {
+             ++found_;
+             choice_ = choice;
+           },
        .on_error =
            [this](HostIndex host, const std::string& why) {
              errors_.emplace_back(host, why);
@@ -119,6 +139,22 @@ class AddressBookTest : public testing::Test {
            }},
       {.reports = kReports, .answers = answers_}};
 };
+
+TEST_F(AddressBookTest, WorkersThatAreHeldKeepTheirAddressAndReachTheServiceAtAnother) {
+  const auto choice = find_again(2, "127.0.0.7");
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->address, "127.0.0.7");
+  EXPECT_EQ(choice->rendezvous.host, "127.0.0.1");
+  EXPECT_NE(choice->rendezvous.port, 0);
+
+  lose_listeners(3);
+  EXPECT_FALSE(find_again(3, "127.0.0.7"));
+  ASSERT_EQ(errors().size(), 1U);
+  EXPECT_EQ(errors().front().first, HostIndex{3});
+  EXPECT_NE(errors().front().second.find("this machine cannot be reached from it"),
+            std::string::npos)
+      << errors().front().second;
+}
 
 TEST_F(AddressBookTest, AHostThatIsReachedAfterAllMakesNobodyRest) {
   check(2, 1);

@@ -25,7 +25,7 @@ inline TimePoint soon() { return Clock::now() + test::kGenerous; }
 
 class JoinPoint {
  public:
-  explicit JoinPoint(Limits limits = {}) {
+  explicit JoinPoint(Limits limits = {}, std::uint16_t port = 0) {
     Callbacks callbacks;
     callbacks.admit = [this](const std::string& host, const Labels& labels) {
       return admit(host, labels);
@@ -39,7 +39,7 @@ class JoinPoint {
       const std::lock_guard lock(mutex_);
       refused_.emplace_back(text);
     };
-    server_.emplace(io_, token(), SocketAddress{"127.0.0.1", 0}, std::move(callbacks), limits,
+    server_.emplace(io_, token(), SocketAddress{"127.0.0.1", port}, std::move(callbacks), limits,
                     ListenPorts{}, &join_tokens);
     const Status started = server_->start();
     EXPECT_TRUE(started.ok()) << started.message();

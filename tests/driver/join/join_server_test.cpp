@@ -30,7 +30,7 @@ class Client {
   explicit Client(const JoinPoint& join_point, char digit = 'a') {
     const auto file = directory_.file("token", std::string(64, digit) + "\n");
     std::filesystem::permissions(file, std::filesystem::perms{0600});
-    arguments.join = {join_point.address().host, join_point.address().port};
+    arguments.join = {{join_point.address().host, join_point.address().port}};
     arguments.token_file = file;
     arguments.host = "h1";
     arguments.slots = 3;
@@ -552,7 +552,8 @@ TEST(JoinClient, WaitsForTheTokenFileAndForTheServer) {
   arguments.join_timeout = kGenerous;
   // A port without a listener, until the server starts.
   auto listener = *listen_tcp({"127.0.0.1", 0});
-  arguments.join = {"localhost", local_address(listener.get())->port};
+  const std::uint16_t port = local_address(listener.get())->port;
+  arguments.join = {{"localhost", port}};
   listener.reset();
   std::optional<JoinPoint> join_point;
   std::vector<std::string> said;
@@ -562,8 +563,7 @@ TEST(JoinClient, WaitsForTheTokenFileAndForTheServer) {
       std::filesystem::permissions(directory.file("token", std::string(64, 'a')),
                                    std::filesystem::perms{0600});
     } else if (!join_point) {
-      join_point.emplace();
-      arguments.join.port = join_point->address().port;
+      join_point.emplace(Limits{}, port);
     }
   });
   const auto joined = client.join();
@@ -571,6 +571,28 @@ TEST(JoinClient, WaitsForTheTokenFileAndForTheServer) {
   ASSERT_GE(said.size(), 2U);
   EXPECT_NE(said[0].find("No such file"), std::string::npos) << said[0];
   EXPECT_NE(said[1].find("Connection refused"), std::string::npos) << said[1];
+}
+
+TEST(JoinClient, TriesEachOfItsAddresses) {
+  JoinPoint join_point;
+  JoinPoint gone;
+  Client client(join_point);
+  const auto there = client.arguments.join.front();
+  client.arguments.join = {
+      {"no-such-host.invalid", 1}, {gone.address().host, gone.address().port}, there};
+  gone.close();
+  EXPECT_TRUE(client.join().ok());
+}
+
+TEST(JoinClient, AnotherJobAtOneOfItsAddressesEndsNothing) {
+  JoinPoint other;
+  Client client(other, 'b');
+  EXPECT_EQ(client.join().status().code(), Code::unauthenticated) << "it is the only one";
+  client.arguments.join.push_back({"no-such-host.invalid", 1});
+  client.arguments.join_timeout = std::chrono::milliseconds(500);
+  const auto late = client.join();
+  EXPECT_NE(late.status().message().find("could not join in time"), std::string::npos)
+      << late.status().message();
 }
 
 TEST(JoinClient, GivesUpInTimeAndSaysWhatItWaitedFor) {
@@ -584,7 +606,7 @@ TEST(JoinClient, GivesUpInTimeAndSaysWhatItWaitedFor) {
                                             "127.0.0.1:"),
             std::string::npos)
       << refused.status().message();
-  client.arguments.join.host = "no-such-host.invalid";
+  client.arguments.join.front().host = "no-such-host.invalid";
   const auto unknown = client.join();
   ASSERT_FALSE(unknown.ok());
   EXPECT_NE(unknown.status().message().find("resolve no-such-host.invalid"), std::string::npos);

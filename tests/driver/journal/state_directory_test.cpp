@@ -55,15 +55,30 @@ class StateDirectoryTest : public testing::Test {
 };
 
 TEST_F(StateDirectoryTest, IsTheUsersAloneAndSoIsWhatItHolds) {
-  const auto directory = opened();
+  auto directory = opened();
   ASSERT_TRUE(directory.keep(job()).ok());
   EXPECT_EQ(mode_of(path()), 0700U);
   EXPECT_EQ(mode_of(path() + "/lock"), 0600U);
   EXPECT_EQ(mode_of(job_file()), 0600U);
 }
 
+// On storage that machines share the lock may have gone over to another one.
+TEST_F(StateDirectoryTest, ADriverSeesThatAnotherOneHasTakenItsPlace) {
+  auto directory = opened();
+  KeptJob kept = job();
+  ASSERT_TRUE(directory.keep(kept).ok());
+  EXPECT_TRUE(directory.is_ours());
+  fs::remove(path() + "/lock");
+  auto next = opened();
+  EXPECT_TRUE(directory.is_ours());
+  kept.epoch = 2;
+  ASSERT_TRUE(next.keep(kept).ok());
+  EXPECT_FALSE(directory.is_ours());
+  EXPECT_TRUE(next.is_ours());
+}
+
 TEST_F(StateDirectoryTest, JoinTokensAreKeptWithTheirJob) {
-  const auto directory = opened();
+  auto directory = opened();
   KeptJob kept = job();
   ASSERT_TRUE(directory.keep(kept).ok());
   EXPECT_EQ(*directory.join_tokens(), "");
@@ -84,14 +99,14 @@ TEST_F(StateDirectoryTest, JoinTokensAreKeptWithTheirJob) {
 TEST_F(StateDirectoryTest, EachDriverOfAJobHasAGreaterEpoch) {
   const KeptJob first = job();
   {
-    const auto directory = opened();
+    auto directory = opened();
     const auto left = directory.left();
     ASSERT_TRUE(left.ok()) << left.status().to_string();
     EXPECT_FALSE(*left);
     ASSERT_TRUE(directory.keep(first).ok());
   }
   for (std::uint64_t epoch = 2; epoch < 5; ++epoch) {
-    const auto directory = opened();
+    auto directory = opened();
     const auto left = directory.left();
     ASSERT_TRUE(left.ok()) << left.status().to_string();
     ASSERT_TRUE(*left);
@@ -105,13 +120,13 @@ TEST_F(StateDirectoryTest, EachDriverOfAJobHasAGreaterEpoch) {
 TEST_F(StateDirectoryTest, TheNextDriverKnowsThatThereWereCommits) {
   KeptJob first = job();
   {
-    const auto directory = opened();
+    auto directory = opened();
     ASSERT_TRUE(directory.keep(first).ok());
     EXPECT_EQ(directory.commit(), "");
     directory.keep_commit("3.17");
     directory.keep_commit("4.2.1");
   }
-  const auto directory = opened();
+  auto directory = opened();
   first.epoch = 2;
   ASSERT_TRUE(directory.keep(first).ok());
   EXPECT_EQ(directory.commit(), "4.2.1");
@@ -123,14 +138,14 @@ TEST_F(StateDirectoryTest, TheNextDriverKnowsThatThereWereCommits) {
 
 // A driver that has looked, and ended before it could do anything, counts for nothing.
 TEST_F(StateDirectoryTest, AnEpochIsTakenOnlyByWhoKeepsTheJob) {
-  const auto directory = opened();
+  auto directory = opened();
   ASSERT_TRUE(directory.keep(job()).ok());
   EXPECT_EQ((*directory.left())->epoch, 2U);
   EXPECT_EQ((*directory.left())->epoch, 2U);
 }
 
 TEST_F(StateDirectoryTest, AJobThatIsOverIsForgotten) {
-  const auto directory = opened();
+  auto directory = opened();
   directory.forget();
   ASSERT_TRUE(directory.keep(job()).ok());
   directory.forget();
@@ -176,7 +191,7 @@ TEST_F(StateDirectoryTest, WhoWaitsHasItWhenTheOtherHasEnded) {
 
 // A fork of hvdrun, such as a discovery script or an agent, must not hold the lock when that dies.
 TEST_F(StateDirectoryTest, NoChildOfItsProcessHasTheLock) {
-  const auto directory = opened();
+  auto directory = opened();
   const test::Process child({"sleep", "1000"});
   std::error_code unknown;
   for (const auto& fd : fs::directory_iterator(cat("/proc/", child.pid(), "/fd"))) {
@@ -220,7 +235,7 @@ TEST_F(StateDirectoryTest, WithoutParentIsAnErrorThatNamesIt) {
 }
 
 TEST_F(StateDirectoryTest, AJobFileThatOthersCouldReadOrHaveWrittenIsRefused) {
-  const auto directory = opened();
+  auto directory = opened();
   for (const mode_t mode : {0640U, 0604U, 0602U}) {
     leave(valid().dump());
     ASSERT_EQ(::chmod(job_file().c_str(), mode), 0);
@@ -249,7 +264,7 @@ TEST_F(StateDirectoryTest, AJobFileThatOthersCouldReadOrHaveWrittenIsRefused) {
 
 // What keep() puts in its place is a file of its own: what a link leads to stays as it is.
 TEST_F(StateDirectoryTest, AJobIsNotWrittenThroughALink) {
-  const auto directory = opened();
+  auto directory = opened();
   std::ofstream(path() + "/elsewhere") << "precious";
   fs::create_symlink("elsewhere", job_file());
   ASSERT_TRUE(directory.keep(job()).ok());
@@ -258,7 +273,7 @@ TEST_F(StateDirectoryTest, AJobIsNotWrittenThroughALink) {
 }
 
 TEST_F(StateDirectoryTest, ADamagedJobFileIsNamedWithWhatIsWrong) {
-  const auto directory = opened();
+  auto directory = opened();
   const auto changed = [](const char* field, const Json& value) {
     Json json = valid();
     json[field] = value;
@@ -307,7 +322,7 @@ TEST_F(StateDirectoryTest, ADamagedJobFileIsNamedWithWhatIsWrong) {
 
 // A power cut or a full disk may have left any part of it.
 TEST_F(StateDirectoryTest, AJobFileMayBeCutAnywhere) {
-  const auto directory = opened();
+  auto directory = opened();
   const std::string text = valid().dump();
   for (std::size_t size = 0; size < text.size(); ++size) {
     leave(text.substr(0, size));

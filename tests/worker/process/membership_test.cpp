@@ -135,6 +135,19 @@ TEST_F(ElasticMembership, AWorldThatHasFailedIsFormedAgainOnlyWithADriver) {
   EXPECT_TRUE(again.get().ok());
 }
 
+TEST_F(ElasticMembership, TheNextDriverMayBeAtAnotherAddress) {
+  const auto server = membership_->agent().rendezvous_options().server;
+  EXPECT_EQ(server(), (SocketAddress{"127.0.0.1", 1}));
+  say_driver_gone(true);
+  const auto frame = worker_link::DriverGone{false, "::1", 2}.encode();
+  EXPECT_TRUE(send_all(agent_, frame, Clock::now() + test::kGenerous).ok());
+  EXPECT_TRUE(test::eventually([&] { return !membership_->agent().driver_is_gone(); }));
+  EXPECT_EQ(server(), (SocketAddress{"::1", 2}));
+  say_driver_gone(true);
+  say_driver_gone(false);
+  EXPECT_EQ(server(), (SocketAddress{"::1", 2})) << "it is where it was";
+}
+
 TEST_F(ElasticMembership, ANewerWorldNeedsNoWaitForTheDriver) {
   ASSERT_TRUE(enter().ok());
   say_driver_gone(true);
