@@ -67,7 +67,7 @@ class OtherHvdrun {
     if (!found) return Status::from_errno("eventfd", errno);
     OtherHvdrun other(std::make_shared<Search>(std::move(client), std::move(found)));
     HVD_RETURN_IF_ERROR(other.threads_->start([search = other.search_] {
-      auto joined = search->client.join_again(kNoLimit);
+      auto joined = search->client.join_again(kNoLimit, &search->stops);
       if (!joined.ok()) return;
       const std::lock_guard lock(search->mutex);
       search->joined = std::move(*joined);
@@ -78,7 +78,7 @@ class OtherHvdrun {
   }
   ~OtherHvdrun() {
     if (!search_) return;
-    search_->client.stop();
+    search_->stops = true;
     threads_->join_until(Clock::now());  // it may wait for an answer
   }
   OtherHvdrun(OtherHvdrun&&) = default;
@@ -98,6 +98,7 @@ class OtherHvdrun {
     Search(JoinClient the_client, UniqueFd fd)
         : client(std::move(the_client)), found(std::move(fd)) {}
     JoinClient client;
+    std::atomic<bool> stops = false;
     UniqueFd found;
     std::mutex mutex;
     std::optional<Joined> joined;
@@ -197,7 +198,8 @@ class Relay {
       say(cat("hvdrun gives no sign of life for ", seconds_text(silence_.limit()),
               "; looking for another one of the job"));
       auto other = OtherHvdrun::seek(client_);
-      if (other.ok()) other_.emplace(*std::move(other));
+      if (!other.ok()) return silence_.hear(now);  // it is tried again, after as long a silence
+      other_.emplace(*std::move(other));
       return;
     }
     joined_ = other_->take();

@@ -299,7 +299,8 @@ std::string to_text(const std::vector<JoinAddress>& addresses) {
   return text;
 }
 
-Result<Joined> JoinClient::join_within(std::chrono::milliseconds limit, Duration longest_pause) {
+Result<Joined> JoinClient::join_within(std::chrono::milliseconds limit, Duration longest_pause,
+                                       const std::atomic<bool>* stops) {
   std::string host = arguments_.host;
   if (host.empty()) {
     auto name = own_name();
@@ -333,7 +334,7 @@ Result<Joined> JoinClient::join_within(std::chrono::milliseconds limit, Duration
     auto& join_failure = std::get<JoinFailure>(attempt);
     const bool is_other_job = join_failure.why.code() == Code::unauthenticated;
     if (join_failure.final && !(holds_ && is_other_job)) return join_failure.why;
-    if (*is_stopped_) return Status(Code::aborted, "it is not to join any more");
+    if (stops != nullptr && *stops) return Status(Code::aborted, "it is not to join any more");
 
     const Duration left = deadline - Clock::now();
     if (left <= kLastAttempt) {

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,20 +43,21 @@ class JoinClient {
   // another attempt would not help. May be called again when the job was lost.
   Result<Joined> join() { return join_within(arguments_.join_timeout, kLongestPause); }
   // The same for an agent that holds workers of the job. Another job at one of the addresses ends
-  // nothing: the next hvdrun of this one may come to another address.
-  Result<Joined> join_again(std::chrono::milliseconds hold) {
+  // nothing: the next hvdrun of this one may come to another address. With `stops` set, by another
+  // thread, this returns soon.
+  Result<Joined> join_again(std::chrono::milliseconds hold,
+                            const std::atomic<bool>* stops = nullptr) {
     holds_ = true;
-    return join_within(hold, kLongestPauseWithWorkers);
+    return join_within(hold, kLongestPauseWithWorkers, stops);
   }
   // Another client has joined in the place of this one.
   void has_joined(const Joined& joined) { pass_ = joined.pass; }
-  // From any thread: join_again() of this client returns soon, with aborted.
-  void stop() { *is_stopped_ = true; }
 
  private:
   static constexpr std::chrono::milliseconds kLongestPause{5'000};
   static constexpr std::chrono::milliseconds kLongestPauseWithWorkers{300};
-  Result<Joined> join_within(std::chrono::milliseconds limit, Duration longest_pause);
+  Result<Joined> join_within(std::chrono::milliseconds limit, Duration longest_pause,
+                             const std::atomic<bool>* stops = nullptr);
 
   const AgentArguments arguments_;
   const std::function<void(std::string_view)> say_;
@@ -65,7 +65,6 @@ class JoinClient {
   std::string pass_;  // of the hvdrun that was joined last
   bool was_called_ = false;
   bool holds_ = false;
-  std::shared_ptr<std::atomic<bool>> is_stopped_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 struct Turn {

@@ -97,7 +97,9 @@ void JobRunner::find_agent(HostIndex host) {
   if (context_.comes_from_elsewhere && hosts_.at(host).found.local) {
     // The agent of that machine is not found on this one, of whatever name.
     const event::HostFailed lost{
-        host, {Step::start_agent, "it was the machine of that hvdrun, and this is another one", 1}};
+        host,
+        {Step::start_agent,
+         "it was the machine of that hvdrun, and this one is another or was started since", 1}};
     if (const auto told = after_takeover(lost)) handle(*told);
     return;
   }

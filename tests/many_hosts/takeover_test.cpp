@@ -149,7 +149,7 @@ TEST_F(TakeoverElsewhereTest, TheMachineOfTheDriverDiesAndAnotherOneGoesOnWithTh
   move_to(host(3));
   const auto second = start_driver(host(3));
   ASSERT_TRUE(second->wait_for_error("goes on with job")) << second->err();
-  ASSERT_TRUE(second->wait_for_error("it was the machine of that hvdrun, and this is another one"))
+  ASSERT_TRUE(second->wait_for_error("it was the machine of that hvdrun, and this one is another"))
       << second->err();
   ASSERT_TRUE(second->wait_for_error("host h1 has joined again")) << second->err() << a->err();
   ASSERT_TRUE(second->wait_for_error("host h2 has joined again")) << second->err() << b->err();
