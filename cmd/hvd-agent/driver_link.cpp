@@ -61,10 +61,42 @@ void DriverLink::renew(UniqueFd in, UniqueFd out, std::string_view received) {
   decoder_.feed(received);
 }
 
-void DriverLink::repeat_reports() {
-  for (const auto& report : reports_) {
-    waiting_bytes_ += report.size();
-    first_.push_back({agent_link::kAllWorkers, report});
+void DriverLink::repeat_reports(const std::function<void(const agent_link::Output&)>& on_output) {
+  const auto repeat = [this](std::string frame) {
+    waiting_bytes_ += frame.size();
+    first_.push_back({agent_link::kAllWorkers, std::move(frame)});
+  };
+  auto kept = kept_output_.begin();
+  for (std::size_t i = 0; i <= reports_.size(); ++i) {
+    for (; kept != kept_output_.end() && kept->reports_before == i; ++kept) {
+      on_output(kept->output);
+      repeat(kept->output.encode());
+    }
+    if (i < reports_.size()) repeat(reports_[i]);
+  }
+  kept_output_.clear();
+  kept_size_ = 0;
+}
+
+void DriverLink::keep_output(const agent_link::Output& output) {
+  KeptOutput* const last = kept_output_.empty() ? nullptr : &kept_output_.back();
+  const bool continues =
+      last != nullptr && last->reports_before == reports_.size() &&
+      last->output.incarnation == output.incarnation && last->output.stream == output.stream &&
+      last->output.bytes.size() + output.bytes.size() <= agent_link::kMaxOutputChunk;
+  if (continues) {
+    last->output.bytes += output.bytes;
+  } else {
+    kept_output_.push_back({output, reports_.size()});
+    kept_size_ += kCostOfPiece;
+  }
+  kept_size_ += output.bytes.size();
+
+  while (kept_size_ > kMostKeptOutput) {
+    const std::size_t bytes = kept_output_.front().output.bytes.size();
+    dropped_output_ += bytes;
+    kept_size_ -= bytes + kCostOfPiece;
+    kept_output_.pop_front();
   }
 }
 
@@ -106,10 +138,7 @@ void DriverLink::send(std::string frame) {
 }
 
 void DriverLink::send_output(const agent_link::Output& output) {
-  if (is_cut()) {
-    dropped_output_ += output.bytes.size();
-    return;
-  }
+  if (is_cut()) return keep_output(output);
   std::string frame = output.encode();
   waiting_bytes_ += frame.size();
   ordered_.push_back({output.incarnation, std::move(frame)});

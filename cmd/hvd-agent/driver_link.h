@@ -6,13 +6,15 @@
 // overtake output. So the report of an exit never waits for another worker's output.
 //
 // The link of a job whose agents hold their workers may be cut, when its driver has ended, and
-// later renewed. While it is cut, output is dropped. The agent's reports on workers are kept, and
-// go out once more when the link was renewed.
+// later renewed. The agent's reports on workers are kept, and go out once more when the link was
+// renewed. Of the output that comes while it is cut the newest part is kept, and goes out then, in
+// its place among the reports.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,8 +40,9 @@ class DriverLink {
   bool is_cut() const { return !out_; }
   // The link of the next driver, on which `received` has arrived.
   void renew(UniqueFd in, UniqueFd out, std::string_view received);
-  // Sends all reports since keep_reports().
-  void repeat_reports();
+  // Sends all reports since keep_reports(), and the output that was kept, of which `on_output`
+  // hears each piece: it counts against the window of its stream.
+  void repeat_reports(const std::function<void(const agent_link::Output&)>& on_output);
   // The link for another agent to serve, with what has arrived and was not given out by next();
   // this one is cut.
   struct Parts {
@@ -78,6 +81,14 @@ class DriverLink {
  private:
   static constexpr std::size_t kEnoughWaiting = std::size_t{256} << 10;
   static constexpr std::size_t kFarTooMuchWaiting = std::size_t{256} << 20;
+  // Of output while the link is cut; with it no stream exceeds its window.
+  static constexpr std::size_t kMostKeptOutput = agent_link::kOutputWindow;
+  // A piece of it costs memory also if it has one byte.
+  static constexpr std::size_t kCostOfPiece = 128;
+  struct KeptOutput {
+    agent_link::Output output;
+    std::size_t reports_before = 0;
+  };
   struct Item {
     agent_link::Incarnation worker = 0;
     std::string frame;
@@ -85,6 +96,7 @@ class DriverLink {
 
   // False: the link is cut, and the frame is dropped.
   bool takes(const std::string& frame);
+  void keep_output(const agent_link::Output& output);
 
   UniqueFd in_;
   UniqueFd out_;
@@ -96,7 +108,9 @@ class DriverLink {
   std::deque<Item> ordered_;
   std::size_t waiting_bytes_ = 0;
   bool keeps_reports_ = false;
-  std::vector<std::string> reports_;  // in the order in which they were made
+  std::vector<std::string> reports_;    // in the order in which they were made
+  std::deque<KeptOutput> kept_output_;  // oldest first
+  std::size_t kept_size_ = 0;           // with what the pieces cost
   std::uint64_t dropped_output_ = 0;
 };
 

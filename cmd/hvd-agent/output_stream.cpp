@@ -54,6 +54,8 @@ std::uint64_t OutputStream::renew_window() {
   return in_flight;
 }
 
+void OutputStream::use_window(std::uint64_t bytes) { window_ -= std::min(bytes, window_); }
+
 std::uint64_t OutputStream::bytes_in_pipe() const {
   int count = 0;
   if (!pipe_ || ::ioctl(pipe_.get(), FIONREAD, &count) != 0 || count < 0) return 0;
@@ -93,7 +95,7 @@ void OutputStream::transfer(DriverLink& link) {
   if (got <= 0) return close(link);
   const auto count = static_cast<std::uint64_t>(got);
   output.bytes.resize(count);
-  // Nobody will return the bytes that a cut link drops.
+  // Nobody returns bytes of a link that is cut; for those that it keeps see use_window().
   if (!link.is_cut()) window_ -= count;
   link.send_output(output);
   if (unsent_ > 0) {

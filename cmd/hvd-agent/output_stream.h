@@ -51,6 +51,9 @@ class OutputStream {
   // The link is cut: the window is whole again. Returns the bytes that are in flight, of which the
   // driver may have read some.
   std::uint64_t renew_window();
+  // Bytes that were read while the link was cut, at most a window with those of all streams, go out
+  // on the renewed link.
+  void use_window(std::uint64_t bytes);
   // The worker itself has exited: has_unsent() is true until what is in the pipe now was sent. (Its
   // descendants may go on writing without end.)
   void worker_exited();

@@ -79,12 +79,15 @@ Status Supervisor::resume(const agent_link::Hello& hello) {
   if (!commit_mark_.empty()) {
     link_.send(agent_link::CommitMark{commit_mark_}.encode());
   }
-  link_.repeat_reports();
+  for (auto& [incarnation, worker] : workers_) worker->renew_output();
+  link_.repeat_reports([this](const agent_link::Output& output) {
+    const auto worker = workers_.find(output.incarnation);
+    if (worker != workers_.end()) worker->second->use_window(output.stream, output.bytes.size());
+  });
 
   const std::uint64_t lost_output =
       link_.take_dropped_output() + std::exchange(output_in_flight_, 0);
   for (auto& [incarnation, worker] : workers_) {
-    worker->renew_output();
     if (!hello.rendezvous_follows) worker->tell_driver_gone(false);
     worker->check_lease();  // it has an end again, or they were frozen
     worker->excuse(Clock::now());

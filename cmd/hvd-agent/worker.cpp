@@ -393,6 +393,11 @@ std::uint64_t Worker::renew_output() {
   return standard_output_.renew_window() + standard_error_.renew_window();
 }
 
+void Worker::use_window(agent_link::Stream stream, std::uint64_t bytes) {
+  (stream == agent_link::Stream::standard_output ? standard_output_ : standard_error_)
+      .use_window(bytes);
+}
+
 void Worker::tell_driver_gone(bool gone) {
   channel_.send_driver_gone({gone, context_.rendezvous.host, context_.rendezvous.port});
 }

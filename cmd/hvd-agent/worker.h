@@ -101,6 +101,8 @@ class Worker {
   // The link to hvdrun is cut, or there is one again. Returns the bytes of output that were on
   // their way.
   std::uint64_t renew_output();
+  // So much was kept in the meantime, and goes out now.
+  void use_window(agent_link::Stream stream, std::uint64_t bytes);
   // Says so to the worker.
   void tell_driver_gone(bool gone);
 

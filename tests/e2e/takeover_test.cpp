@@ -152,10 +152,10 @@ TEST_F(TakeoverTest, ADriverThatComesTooLateSaysThatNoWorkerIsLeft) {
 }
 
 TEST_F(TakeoverTest, FilesOfOutputAreGoneOnWith) {
-  const Words flags{"--output-filename", directory() / "output"};
   const auto script =
       directory_file("say.sh", cat("echo first; while [ ! -e ", (directory() / "go").string(),
-                                   " ]; do sleep 0.02; done; echo second; exec \"$@\"\n"));
+                                   " ]; do sleep 0.02; done; echo second; touch ",
+                                   (directory() / "said").string(), "; exec \"$@\"\n"));
   const Words words{"--state",
                     state(),
                     "-H",
@@ -171,11 +171,10 @@ TEST_F(TakeoverTest, FilesOfOutputAreGoneOnWith) {
   Process& first = start(words);
   const std::string file = directory() / "output" / "localhost#0" / "stdout";
   ASSERT_TRUE(eventually([&] { return read_file(file) == "first\n"; })) << first.err();
-  crash(first);
-  Process& second = start(words);
-  // What is said before that is lost.
-  ASSERT_TRUE(second.wait_for_error("the agent of host localhost is found again")) << second.err();
+  crash(first);  // and the agent holds the worker: it has closed the standard error
   directory_file("go");
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(directory() / "said"); }));
+  Process& second = start(words);
   EXPECT_EQ(second.wait().code, 0) << second.err();
   EXPECT_EQ(read_file(file), "first\nsecond\n");
 }
@@ -366,7 +365,11 @@ TEST_F(JoinedTakeoverTest, ADriverThatStoodStillMakesWay) {
   ASSERT_TRUE(step_logs().wait_for_steps_more(10)) << second.err();
   EXPECT_EQ(members(), workers) << second.err();
   EXPECT_TRUE(std::filesystem::exists(directory() / "state" / "job.json"));
-  finish(second);
+  crash(second);
+  Process& third = start_joinable_driver(flags);
+  ASSERT_TRUE(third.wait_for_error("host a has joined again")) << third.err() << a.err();
+  EXPECT_EQ(members(), workers);
+  finish(third);
 }
 
 TEST_F(JoinedTakeoverTest, AgentsJoinTheNextDriverWithTheirWorkers) {
