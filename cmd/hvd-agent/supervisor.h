@@ -118,6 +118,7 @@ class Supervisor {
   // Whether this link has ended so that a later driver may come.
   bool may_hold(const Status& why) const;
   void hold(const Status& why);
+  void give_link_up(const Status& why);
   // `hvdrun agent`, which would join again, has ended.
   bool is_abandoned() const;
   void drop_link();

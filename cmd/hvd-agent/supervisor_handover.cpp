@@ -30,10 +30,14 @@ bool Supervisor::may_hold(const Status& why) const {
 }
 
 void Supervisor::hold(const Status& why) {
+  handover_.release_messenger(0);
+  give_link_up(why);
+}
+
+void Supervisor::give_link_up(const Status& why) {
   drop_link();
   queued_frames_.clear();
   link_.cut();
-  handover_.release_messenger(0);
   if (phase_ == Phase::holding) return;  // the next driver has died, too, before its Hello
 
   phase_ = Phase::holding;
@@ -55,7 +59,8 @@ void Supervisor::hold(const Status& why) {
 
 void Supervisor::take_link(HandedLink link) {
   if (phase_ != Phase::serving && phase_ != Phase::holding) return;
-  if (phase_ == Phase::serving) hold({Code::unavailable, "another hvdrun has come"});
+  // The link of a machine that has died does not end. The messenger is that of the new link.
+  if (phase_ == Phase::serving) give_link_up({Code::unavailable, "another hvdrun has come"});
   link_.renew(std::move(link.in), std::move(link.out), link.received);
   ::dup2(link.log.get(), STDERR_FILENO);
   next_driver_ = link.parent;

@@ -57,7 +57,7 @@ struct AgentParser {
 
 AgentParser::AgentParser() {
   set_defaults(app);
-  app.add_option("--join", url, "Address where that hvdrun listens (its --join-bind)")
+  app.add_option("--join", url, "Where that hvdrun listens (its --join-bind); several with commas")
       ->type_name("tls://ADDRESS:PORT");
   app.add_option("--token-file", arguments.token_file,
                  "Copy of that hvdrun's shared-secret file, or a file of hvdrun token (default: "

@@ -352,7 +352,10 @@ TEST_F(JoinedTakeoverTest, ADriverThatStoodStillMakesWay) {
   ASSERT_GT(world, 0) << first.err() << a.err();
   const auto workers = members();
   first.signal(SIGSTOP);
+  // Other files under their names are not locked.
   std::filesystem::remove(directory() / "state" / "lock");
+  std::filesystem::copy_file(journal(), journal() + ".copy");
+  std::filesystem::rename(journal() + ".copy", journal());
   take_rendezvous();  // of which none can be had
   move();
   Process& second = start_joinable_driver(flags);
