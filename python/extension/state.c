@@ -23,6 +23,7 @@ typedef struct blob {
   char* loaded;
   size_t loaded_size;
   int is_loaded;
+  int leaves; /* this worker, at the newest commit */
 } blob;
 
 typedef struct state {
@@ -73,6 +74,14 @@ static int blob_load(void* data, const void* from, size_t bytes) {
   own->loaded = copy;
   own->loaded_size = bytes;
   own->is_loaded = 1;
+  pthread_mutex_unlock(&own->mutex);
+  return HVD_OK;
+}
+
+static int blob_leaves(void* data) {
+  blob* const own = data;
+  pthread_mutex_lock(&own->mutex);
+  own->leaves = 1;
   pthread_mutex_unlock(&own->mutex);
   return HVD_OK;
 }
@@ -144,7 +153,7 @@ static PyObject* add_bytes(PyObject* self, PyObject* name_object) {
   const int code = hvd_state_add_handler(own->handle, name, &handler);
   if (code != HVD_OK) return raise_code(code);
   own->blob = made;
-  Py_RETURN_NONE;
+  return none_or_raise(hvd_state_on_notice(own->handle, blob_leaves, made));
 }
 
 /* hvd_state is for one thread at a time, and a call that a signal has cut off goes on. */
@@ -236,6 +245,16 @@ static PyObject* take_loaded(PyObject* self, PyObject* none) {
   PyObject* const copy = PyByteArray_FromStringAndSize(bytes, (Py_ssize_t)size);
   free(bytes);
   return copy;
+}
+
+static PyObject* leaves(PyObject* self, PyObject* none) {
+  (void)none;
+  state* const own = (state*)self;
+  if (needs_blob(own) != 0) return NULL;
+  pthread_mutex_lock(&own->blob->mutex);
+  const int answer = own->blob->leaves;
+  pthread_mutex_unlock(&own->blob->mutex);
+  return PyBool_FromLong(answer);
 }
 
 /* --- what blocks --- */
@@ -336,6 +355,7 @@ static PyMethodDef methods[] = {
      "at each (address, size), which belong to `keep`."},
     {"take_loaded", take_loaded, METH_NOARGS,
      "What has been loaded since the last call, as a bytearray; None: nothing."},
+    {"leaves", leaves, METH_NOARGS, "Whether this worker leaves at the newest commit."},
     {"commit", commit, METH_NOARGS, "hvd_state_commit()"},
     {"change_due", change_due, METH_NOARGS,
      "hvd_state_change_due(): whether the world is to change."},

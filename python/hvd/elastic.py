@@ -121,6 +121,7 @@ class State:
         self._handle: _core.State | None = None
         self._running = False
         self._reset_callbacks: list[Callable[[], Any]] = []
+        self._notice_callbacks: list[Callable[[], Any]] = []
         self._saved: bytearray | None = None
         self._begins_run = False
         # By the names of what may be one rank's own: whether it was not as rank 0's.
@@ -157,6 +158,15 @@ class State:
         """Functions that are called when the world has changed, before the training goes on."""
         self._reset_callbacks.extend(callbacks)
 
+    def on_notice(self, callback: Callable[[], Any]) -> None:
+        """Has the function called by the commit at which this worker leaves for good.
+
+        Its host goes, it was told to, or the job is suspended. All ranks have committed, and the
+        state is as it was then. The function has until ``--leave-grace`` is over, and uses no
+        collective. What it raises ends the worker.
+        """
+        self._notice_callbacks.append(callback)
+
     def on_reset(self) -> None:
         """Called when the world has changed, with the state in place."""
         self.reset()
@@ -179,7 +189,13 @@ class State:
             return
         self._saved = None
         self._hand_over()
-        self._core_state().commit()
+        try:
+            self._core_state().commit()
+        except HostsUpdatedInterrupt:
+            if self._core_state().leaves():
+                for callback in self._notice_callbacks:
+                    callback()
+            raise
 
     def check_host_updates(self) -> None:
         """Commits if the world is to change, so that it changes here. Else it costs little.

@@ -238,6 +238,7 @@ static int check_codes(void) {
   CHECK(hvd_state_add_tensor(own_state, "tensor", NULL) == HVD_ERROR_INVALID_ARGUMENT);
   CHECK(hvd_state_add_sampler(own_state, "sampler", 12345) == HVD_ERROR_INVALID_ARGUMENT);
   CHECK(hvd_state_on_reset(own_state, NULL, NULL) == HVD_ERROR_INVALID_ARGUMENT);
+  CHECK(hvd_state_on_notice(own_state, NULL, NULL) == HVD_ERROR_INVALID_ARGUMENT);
   CHECK(hvd_state_commit(own_state) == HVD_ERROR_INVALID_ARGUMENT); /* nothing runs */
   CHECK(hvd_state_commit(12345) == HVD_ERROR_INVALID_ARGUMENT);
   int32_t is_due = 7;

@@ -259,6 +259,14 @@ int hvd_state_on_reset(hvd_state state, int (*callback)(void* data), void* data)
   });
 }
 
+int hvd_state_on_notice(hvd_state state, int (*callback)(void* data), void* data) {
+  return with_state(state, [&](State& own) {
+    if (callback == nullptr) refuse("hvd_state_on_notice(): callback is null");
+    own.on_notice(
+        [callback, data] { run_callback("a notice callback", [&] { return callback(data); }); });
+  });
+}
+
 int hvd_state_commit(hvd_state state) {
   return with_state(state, [](State& own) { own.commit(); });
 }

@@ -131,6 +131,10 @@ void StateImpl::commit(std::string_view call) {
   process.entry_timer().world_ended(Clock::now());
   const Status told = membership->committed(next);
   if (!told.ok()) throw InternalError(cat("State::", call, "(): ", told.message()));
+  // hvdrun has heard of the commit, so that it waits for this worker's end alone.
+  if (membership->is_out()) {
+    for (const auto& callback : notice_callbacks_) callback();
+  }
   throw HostsUpdated(cat("State::", call, "(): the world changes here, as all ranks have agreed"));
 }
 
@@ -236,6 +240,10 @@ void State::sync() { impl_->sync(); }
 void State::on_reset(std::function<void()> callback) {
   if (!callback) throw InvalidArgumentError("State::on_reset(): there is no function to call");
   impl_->add_callback(std::move(callback));
+}
+void State::on_notice(std::function<void()> callback) {
+  if (!callback) throw InvalidArgumentError("State::on_notice(): there is no function to call");
+  impl_->add_notice_callback(std::move(callback));
 }
 void State::mutate(const std::function<void()>& change) {
   if (!change) throw InvalidArgumentError("State::mutate(): there is no function to call");

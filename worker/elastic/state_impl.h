@@ -30,6 +30,9 @@ class StateImpl {
   void sync();
   void mutate(const std::function<void()>& change) { progress_.mutate(change); }
   void add_callback(std::function<void()> callback) { callbacks_.push_back(std::move(callback)); }
+  void add_notice_callback(std::function<void()> callback) {
+    notice_callbacks_.push_back(std::move(callback));
+  }
 
   // ---- of run() ----
 
@@ -62,6 +65,7 @@ class StateImpl {
 
   worker::Progress progress_;
   std::vector<std::function<void()>> callbacks_;
+  std::vector<std::function<void()>> notice_callbacks_;
   bool at_commit_ = false;
   // How many of the program's steps need not be done again. Nothing: it has not begun any.
   std::optional<std::uint64_t> kept_steps_;

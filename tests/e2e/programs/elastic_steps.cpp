@@ -257,6 +257,7 @@ class Training {
                                                  obey(options_, step_log_, "load");
                                                }});
     state_.on_reset([this] { obey(options_, step_log_, "reset"); });
+    state_.on_notice([this] { obey(options_, step_log_, "notice"); });
   }
 
   void run() {

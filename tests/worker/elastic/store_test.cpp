@@ -231,6 +231,7 @@ TEST(ElasticState, RefusesNamesTwiceAndHandlersThatLackSomething) {
   EXPECT_THROW(state.commit(), InvalidArgumentError);
   EXPECT_THROW(state.check_host_updates(), InvalidArgumentError);
   EXPECT_THROW(state.on_reset({}), InvalidArgumentError);
+  EXPECT_THROW(state.on_notice({}), InvalidArgumentError);
   EXPECT_THROW(state.mutate({}), InvalidArgumentError);
   elastic::StateOptions options;
   options.compare_every = -1;

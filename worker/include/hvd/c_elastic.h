@@ -130,6 +130,10 @@ HVD_API int hvd_state_add_handler(hvd_state state, const char* name,
 /* Called by hvd_elastic_run() in each later generation, with the state in place, before the
  * program's function, in the order in which they were added. */
 HVD_API int hvd_state_on_reset(hvd_state state, int (*callback)(void* data), void* data);
+/* Called by the commit at which this worker leaves for good: its host goes, it was told to, or the
+ * job is suspended. All ranks have committed, and the program's memory is what it was then. It has
+ * until --leave-grace is over, and uses no collective. A code of its own comes from the commit. */
+HVD_API int hvd_state_on_notice(hvd_state state, int (*callback)(void* data), void* data);
 
 /* --- while it runs ------------------------------------------------------------------------- */
 

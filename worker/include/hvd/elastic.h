@@ -207,6 +207,11 @@ class HVD_API State {
   // Called by run() in each later generation, with the state in place, before the function, on the
   // ranks that were in a generation before.
   void on_reset(std::function<void()> callback);
+  // Called by the commit at which this worker leaves for good: its host goes, it was told to, or
+  // the job is suspended. All ranks have committed, and the program's objects are what they were
+  // then. It has until --leave-grace is over, and uses no collective: the others go on. What it
+  // throws comes from the commit.
+  void on_notice(std::function<void()> callback);
   // CommitMode::mark: `change` changes what was added, and uses no collective. If it throws, this
   // rank's state counts as broken, and comes from another rank after the next change of the world.
   void mutate(const std::function<void()>& change);
