@@ -29,6 +29,11 @@ Status Ready::check() const {
                                ", and ", cores, " cores")};
 }
 
+Status HostLeaves::check() const {
+  if (left_ms >= kUnknown) return {};
+  return {Code::data_loss, cat("a host that is to be taken away has ", left_ms, " ms left")};
+}
+
 Status WorkReports::check() const {
   for (const auto& worker : workers) HVD_RETURN_IF_ERROR(worker.reading.check());
   return {};

@@ -160,7 +160,11 @@ struct Program {
   std::vector<std::string> host_variables;
   // The agent holds memory in which each worker keeps the state of the job.
   bool keeps_state = false;
-  HVD_MESSAGE_FIELDS(Program, command, environment, working_directory, host_variables, keeps_state)
+  // For sh: it tells when this host is about to be taken away (cmd/hvd-agent/notice_command.h).
+  // Empty: there is none.
+  std::string notice_command = {};
+  HVD_MESSAGE_FIELDS(Program, command, environment, working_directory, host_variables, keeps_state,
+                     notice_command)
 };
 
 // The worker gets its Welcome through its descriptor, and behind it the newest effective World that
@@ -467,11 +471,15 @@ struct WorldCommitted {
   HVD_MESSAGE_FIELDS(WorldCommitted, incarnation, generation)
 };
 
-// The agent of an elastic job got SIGTERM: its host is about to be taken away. It works on until
-// it is told to end, or gets another one.
+// The agent of an elastic job got SIGTERM, or its notice command has ended with 0: its host is
+// about to be taken away. It works on until it is told to end, or gets another SIGTERM.
 struct HostLeaves {
   static constexpr Kind kKind = Kind::host_leaves;
-  HVD_MESSAGE_FIELDS(HostLeaves)
+  static constexpr std::int32_t kUnknown = -1;
+  bool is_notice = false;           // of the notice command
+  std::int32_t left_ms = kUnknown;  // until the host is taken away, as the command has said
+  Status check() const;
+  HVD_MESSAGE_FIELDS(HostLeaves, is_notice, left_ms)
 };
 
 // The agent or one of its workers got SIGUSR1: somebody wants to know what all workers do.

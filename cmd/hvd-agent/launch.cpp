@@ -84,15 +84,15 @@ LaunchError become_worker(const WorkerStart& start, pid_t parent) {
 
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null < 0) return launch_error(errno, "open /dev/null");
-  const int descriptor = duplicate_for_worker(start.socket);
-  if (descriptor < 0 || ::dup2(null, STDIN_FILENO) < 0 ||
+  const int descriptor = start.socket ? duplicate_for_worker(start.socket) : -1;
+  if ((start.socket && descriptor < 0) || ::dup2(null, STDIN_FILENO) < 0 ||
       ::dup2(start.standard_output.get(), STDOUT_FILENO) < 0 ||
       ::dup2(start.standard_error.get(), STDERR_FILENO) < 0) {
     return launch_error(errno, "give the worker its descriptors");
   }
 
-  const auto number_for_worker = [](const UniqueFd& fd) {
-    return fd ? duplicate_for_worker(fd) : -1;
+  const auto number_for_worker = [&](const UniqueFd& fd) {
+    return fd && start.socket ? duplicate_for_worker(fd) : -1;
   };
   const std::array<std::pair<const char*, int>, 3> numbers{{
       {worker_link::kDescriptorVariable, descriptor},

@@ -18,9 +18,9 @@ struct WorkerStart {
   std::vector<std::string> environment;  // all of it, but for the number of the descriptor
   std::string working_directory;         // empty: the agent's own
   std::vector<int> processors;           // on which it runs; empty: on any
-  UniqueFd socket;                       // the worker's end of its descriptor
-  UniqueFd life_lock;                    // which the worker's runtime is to hold; none: it does not
-  UniqueFd state_memory;                 // in which it keeps the job's state; none: in its own
+  UniqueFd socket;        // the worker's end of its descriptor; none: it is no worker
+  UniqueFd life_lock;     // which the worker's runtime is to hold; none: it does not
+  UniqueFd state_memory;  // in which it keeps the job's state; none: in its own
   // A pidfd of the reaper of the worker whose place this one takes, if something is left of it.
   UniqueFd predecessor;
   UniqueFd standard_output;

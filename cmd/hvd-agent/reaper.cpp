@@ -452,9 +452,8 @@ Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease,
                    UniqueFd(start.standard_output.get()),
                    UniqueFd(start.standard_error.get()),
                    start.open_files};
-  std::vector<int> kept = {other.get(), mine.socket.get(), mine.standard_output.get(),
-                           mine.standard_error.get()};
-  for (const UniqueFd* const fd : {&mine.predecessor, &mine.state_memory}) {
+  std::vector<int> kept = {other.get(), mine.standard_output.get(), mine.standard_error.get()};
+  for (const UniqueFd* const fd : {&mine.socket, &mine.predecessor, &mine.state_memory}) {
     if (*fd) kept.push_back(fd->get());
   }
   close_all_but(std::move(kept));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <limits>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -53,6 +54,11 @@ Supervisor::Supervisor(std::unique_ptr<EventLoop> loop, SharedLease board,
       pump_(link_),
       context_{*loop_, link_, pump_, options.open_files_of_workers, shared_lease_, out_of_memory_},
       orphan_timer_(kHelloTimeout, Clock::now()),
+      notice_command_(
+          context_, [this](std::optional<milliseconds> left) { on_notice(left); },
+          [this](const std::string& what) {
+            problem(cat("the notice command on ", host_name(), " ", what));
+          }),
       checker_(*loop_,
                [this](const agent_link::Checked& checked) { link_.send(checked.encode()); }),
       prober_(*loop_, [this](const agent_link::Probed& probed) { link_.send(probed.encode()); }),
@@ -122,6 +128,7 @@ void Supervisor::turn() {
   probe_listener_.on_time(now);
   prober_.on_time(now);
   claim_.on_time(now);
+  notice_command_.on_time(now);
   if (now >= look_for_strays_at_) kill_strays();
   if (phase_ != Phase::lost) pump_.run();
   settle_workers();
@@ -173,7 +180,7 @@ void Supervisor::obey_lease() {
 TimePoint Supervisor::deadline() const {
   if (phase_ != Phase::lost && (pump_.ready() || has_requests())) return Clock::now();
   TimePoint first = std::min({give_up_at_, look_for_strays_at_, probe_listener_.deadline(),
-                              prober_.deadline(), claim_.deadline()});
+                              prober_.deadline(), claim_.deadline(), notice_command_.deadline()});
   if (phase_ != Phase::lost && phase_ != Phase::relieved) {
     first = std::min(first, orphan_timer_.next_look());
   }
@@ -224,6 +231,7 @@ void Supervisor::problem(std::string message) {
 void Supervisor::end(int exit_code, TimePoint give_up_at) {
   if (phase_ != Phase::ending) exit_code_ = exit_code;
   phase_ = Phase::ending;
+  notice_command_.stop();
   give_up_at_ = std::min(give_up_at_, give_up_at);
   for (const auto& [incarnation, worker] : workers_) changed_.insert(incarnation);
 }
@@ -249,6 +257,7 @@ void Supervisor::fail_link(const Status& why) {
 
 void Supervisor::lose_link() {
   drop_link();
+  notice_command_.stop();
   for (auto& [incarnation, worker] : workers_) {
     worker->kill();
     changed_.insert(incarnation);
@@ -315,6 +324,16 @@ void Supervisor::on_signals() {
   }
 }
 
+// SIGTERM that comes later is the first one all the same: a machine that is shut down sends it.
+void Supervisor::on_notice(std::optional<milliseconds> left) {
+  agent_link::HostLeaves leaves{.is_notice = true};
+  if (left) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+    leaves.left_ms = static_cast<std::int32_t>(std::min<std::int64_t>(left->count(), kMost));
+  }
+  link_.send(leaves.encode());
+}
+
 void Supervisor::pass_on(int signal) const {
   const auto reliever = unix_peer(reliever_.get());
   if (reliever) ::kill(reliever->pid, signal);
@@ -332,6 +351,10 @@ void Supervisor::on_child_ended() {
       worker->reaper_waited_for();
       if (WIFSIGNALED(status)) look_for_strays_at_ = Clock::now();
     }
+    if (notice_command_.reaper_pid() == pid) {
+      notice_command_.reaper_waited_for();
+      if (WIFSIGNALED(status)) look_for_strays_at_ = Clock::now();
+    }
     std::erase(inherited_children_, pid);
   }
 }
@@ -342,6 +365,7 @@ void Supervisor::kill_strays() {
   for (const auto& [incarnation, worker] : workers_) {
     if (!worker->reaper_gone()) spared.push_back(worker->reaper_pid());
   }
+  if (!notice_command_.is_over()) spared.push_back(notice_command_.reaper_pid());
   const auto pass = kill_descendants(
       ::getpid(), [this] { on_child_ended(); }, spared);
   on_child_ended();
@@ -362,7 +386,8 @@ void Supervisor::settle_workers() {
 
 void Supervisor::finish_if_done() {
   if (phase_ != Phase::ending && phase_ != Phase::lost) return;
-  if (!workers_.empty() && Clock::now() >= give_up_at_) {
+  const bool is_too_late = Clock::now() >= give_up_at_;
+  if (!workers_.empty() && is_too_late) {
     for (auto found = workers_.begin(); found != workers_.end();) {
       // Only output that the driver has not taken yet is missing: its sender may wait.
       if (found->second->reaper_gone() && phase_ == Phase::ending) {
@@ -375,6 +400,7 @@ void Supervisor::finish_if_done() {
     give_up_at_ = kNever;
   }
   if (!workers_.empty() || look_for_strays_at_ != kNever) return;
+  if (!notice_command_.is_over() && !is_too_late && give_up_at_ != kNever) return;
   if (phase_ == Phase::lost) {
     phase_ = Phase::over;
     return;

@@ -36,6 +36,7 @@
 #include "cmd/hvd-agent/host_network.h"
 #include "cmd/hvd-agent/lease.h"
 #include "cmd/hvd-agent/link_handover.h"
+#include "cmd/hvd-agent/notice_command.h"
 #include "cmd/hvd-agent/orphan_timer.h"
 #include "cmd/hvd-agent/output_stream.h"
 #include "cmd/hvd-agent/prober.h"
@@ -77,6 +78,7 @@ class Supervisor {
   TimePoint deadline() const;
   void on_link_readable();
   void on_signals();
+  void on_notice(std::optional<milliseconds> left);
   void on_child_ended();
 
   // Handles what the driver has sent, in order, for as long as the link and the workers can wait.
@@ -153,6 +155,7 @@ class Supervisor {
   agent_link::WorldKeys world_keys_;  // of the World that follows
   Lease lease_;
   OrphanTimer orphan_timer_;
+  NoticeCommand notice_command_;
   Checker checker_;
   Prober prober_;
   ProbeListener probe_listener_;
@@ -185,6 +188,7 @@ class Supervisor {
   bool was_paused_ = false;
   bool driver_was_stopped_ = false;
   bool elastic_ = false;
+  std::string host_;  // as the job calls it
   Duration grace_{};  // of the workers, where this process is told to end
   bool announced_leaving_ = false;
   std::optional<TimePoint> last_sigterm_;

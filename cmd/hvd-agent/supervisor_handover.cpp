@@ -92,6 +92,7 @@ Status Supervisor::resume(const agent_link::Hello& hello) {
 
   const std::uint64_t lost_output =
       link_.take_dropped_output() + std::exchange(output_in_flight_, 0);
+  notice_command_.check_lease();
   for (auto& [incarnation, worker] : workers_) {
     if (!hello.rendezvous_follows) worker->tell_driver_gone(false);
     worker->check_lease();  // it has an end again, or they were frozen

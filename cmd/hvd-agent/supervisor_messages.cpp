@@ -89,6 +89,7 @@ Status Supervisor::on(const agent_link::Hello& hello) {
   phase_ = Phase::claiming;
   if (hello.takes_over && relieve(hello)) return {};
   elastic_ = hello.elastic;
+  host_ = hello.host;
   grace_ = milliseconds(hello.grace_ms);
 
   context_.silence = milliseconds(hello.worker_silence_ms);
@@ -163,6 +164,12 @@ Status Supervisor::on(agent_link::Program program) {
   // They are looked up once for all workers.
   add_host_variables(std::exchange(program_.host_variables, {}), program_.environment);
   context_.keeps_state = program_.keeps_state;
+  if (phase_ == Phase::serving) {
+    std::vector<std::string> environment = program_.environment;
+    environment.push_back(cat("HVD_HOSTNAME=", host_));
+    notice_command_.begin(program_.notice_command, std::move(environment),
+                          program_.working_directory);
+  }
   return {};
 }
 
@@ -249,6 +256,7 @@ Status Supervisor::on(const agent_link::Pause& pause) {
   paused_ = pause.on;
   was_paused_ = true;
   shared_lease_.pause(pause.on);
+  notice_command_.check_lease();
   for (auto& [incarnation, worker] : workers_) {
     worker->check_lease();
     worker->wake_reaper();
@@ -277,6 +285,7 @@ Status Supervisor::on(const agent_link::Heartbeat& heartbeat) {
   const bool by_wish = std::exchange(was_paused_, paused_);
   const bool by_driver = std::exchange(driver_was_stopped_, false);
   if (!shared_lease_.take_frozen()) return {};
+  notice_command_.check_lease();
   for (auto& [incarnation, worker] : workers_) {
     worker->check_lease();
     worker->excuse(Clock::now());

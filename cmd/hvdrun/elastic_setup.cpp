@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // A static job has no use for these, so that giving one is an error.
-constexpr std::array<std::string_view, 17> kElasticOnly{"state-file",
+constexpr std::array<std::string_view, 18> kElasticOnly{"state-file",
                                                         "state-every",
                                                         "keep-state-in-agents",
                                                         "replace-stragglers",
@@ -30,6 +30,7 @@ constexpr std::array<std::string_view, 17> kElasticOnly{"state-file",
                                                         "restarts-forget-after",
                                                         "blacklist-cooldown-range",
                                                         "leave-grace",
+                                                        "notice-command",
                                                         "discovery-interval",
                                                         "discovery-timeout",
                                                         "grow-delay"};
@@ -150,6 +151,7 @@ Result<std::optional<driver::ElasticSpec>> elastic_spec(const Values& values,
   elastic.discovery_timeout = settings.seconds("discovery-timeout");
   elastic.elastic_timeout = settings.seconds("elastic-timeout");
   elastic.leave_grace = settings.seconds("leave-grace");
+  elastic.notice_command = settings.text("notice-command");
   elastic.replaces_slow = settings.boolean("replace-stragglers");
   elastic.keeps_state_in_agents = settings.boolean("keep-state-in-agents");
   if (settings.has("reset-limit")) elastic.reset_limit = settings.integer("reset-limit");

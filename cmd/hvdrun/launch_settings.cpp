@@ -189,6 +189,11 @@ constexpr std::array kLaunchSettings{
          .default_text = "30",
          .maximum = kMaxSeconds,
          .help = "Seconds for a worker that has to leave to reach a commit"},
+    Knob{.flag = "notice-command",
+         .config_key = "elastic.notice_command",
+         .type = KnobType::text,
+         .help = "Command that is run on each host by sh: it ends with 0 when the host is about to "
+                 "be taken away, and may print the seconds that are left. Its workers leave"},
     Knob{.flag = "discovery-interval",
          .config_key = "elastic.discovery_interval_seconds",
          .type = KnobType::real,

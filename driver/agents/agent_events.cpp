@@ -61,8 +61,11 @@ Result<std::optional<Event>> event_of(HostIndex host, const Frame& frame) {
             return event::Committed{host, message.incarnation, message.generation};
           });
     case Kind::host_leaves:
-      return translate<agent_link::HostLeaves>(
-          frame, [&](const agent_link::HostLeaves&) { return event::HostLeaves{host}; });
+      return translate<agent_link::HostLeaves>(frame, [&](const agent_link::HostLeaves& leaves) {
+        event::HostLeaves event{host, leaves.is_notice};
+        if (leaves.left_ms >= 0) event.left = std::chrono::milliseconds(leaves.left_ms);
+        return event;
+      });
     case Kind::exited:
       return translate<agent_link::Exited>(frame, [&](const agent_link::Exited& message) {
         return event::Exited{

@@ -94,7 +94,8 @@ struct ElasticSpec {
   std::set<int> suspended_by;
   std::chrono::milliseconds elastic_timeout{600'000};  // until there are enough workers
   std::chrono::milliseconds leave_grace{30'000};       // for workers to leave at a commit
-  bool replaces_slow = false;                          // workers for which the others wait
+  std::string notice_command;  // run on each host, says when that is about to be taken away
+  bool replaces_slow = false;  // workers for which the others wait
   bool keeps_state_in_agents = false;
 };
 

@@ -25,6 +25,7 @@ struct JobHost {
   bool local = false;                    // its agent is a child of hvdrun
   bool joins = false;                    // its agent has joined by itself
   bool leaves = false;                   // it will be taken away
+  TimePoint gone_at = kNever;            // then, as a notice has said
   std::string address;                   // empty: not known yet
   std::vector<std::size_t> workers;      // as Workers counts them
   TimePoint deadline = kNever;           // of what this host is waited for

@@ -235,6 +235,7 @@ class Job {
   void expect_exit(std::size_t worker);
   // Its time to leave is over.
   void stop_waiting_for(std::size_t worker);
+  std::string leave_time_text(std::string_view preposition, TimePoint gone_at) const;
   bool may_get_heir(const JobWorker& worker) const;
   void end(std::size_t worker, WorkerState state);
   JobWorker* worker_of(HostIndex host, Incarnation incarnation, std::string_view what);
@@ -359,6 +360,7 @@ class Job {
   WorldDocument plan_last_world(WorldState state);
   void on_suspension_deadline();
   void await_last_commit();
+  TimePoint last_host_gone_at() const;
 
   // driver/job/job_end.cpp
   void on(const event::StopRequested& event);

@@ -109,9 +109,19 @@ void Job::on(const event::AddressFound& event) {
 
 void Job::on(const event::HostLeaves& event) {
   JobHost& host = hosts_[event.host];
-  if (!policy_.discovers_hosts || !hosts_.is_believed(event.host) || host.leaves) return;
-  host.leaves = true;
-  say(cat("host ", host.name, " was told to go"));
+  if (!policy_.discovers_hosts || !hosts_.is_believed(event.host)) return;
+  const bool is_known = std::exchange(host.leaves, true);
+  const TimePoint before = host.gone_at;
+  if (event.left) host.gone_at = std::min(before, now_ + *event.left);
+  if (is_known && host.gone_at == before) return;
+
+  if (event.is_notice) {
+    notice(cat("host ", host.name, " has a notice: it is about to be taken away",
+               event.left ? cat(", in ", seconds_text(*event.left)) : std::string(),
+               "; its workers leave at the next commit"));
+  } else {
+    say(cat("host ", host.name, " was told to go"));
+  }
   for (const std::size_t worker : std::vector<std::size_t>(host.workers)) {
     const bool is_live = !has_ended(workers_[worker].state);
     if (!is_live || workers_[worker].membership == MemberStatus::removed) continue;
@@ -270,7 +280,8 @@ void Job::leave(HostIndex index) {
   // An agent that joins comes again when its machine is there again.
   if (host.joins) return say(cat("host ", host.name, " has left; it may join again"));
   // The sender of the signal is about to take the host away, whatever discovery still says.
-  const TimePoint until = roster_.budget().host_failed(host.name, now_, random());
+  TimePoint until = roster_.budget().host_failed(host.name, now_, random());
+  if (host.gone_at != kNever) until = roster_.budget().prolong_rest(host.name, host.gone_at);
   say(cat("host ", host.name, " has left; it ", rest_text(until)));
 }
 

@@ -120,9 +120,12 @@ struct AddressFound {
   std::string address;          // where the others reach its workers
   std::string rendezvous = {};  // where it reaches the rendezvous service: "10.0.0.1:4711"
 };
-// The agent was told to go: its host is about to be taken away.
+// The agent was told to go, or has a notice of --notice-command: its host is about to be taken
+// away.
 struct HostLeaves {
   HostIndex host = 0;
+  bool is_notice = false;
+  std::optional<std::chrono::milliseconds> left = {};  // as the notice says, if it does
 };
 // It runs, is connected as far as one can be without a world, and waits for one.
 struct WorkerReady {

@@ -1,6 +1,7 @@
 // The end of an elastic job that is to be taken up again later: all leave at the same commit.
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -37,9 +38,22 @@ void Job::suspend(int signal_number) {
   decide_within(kAtOnce);
 }
 
-// A worker that writes the state after it says so, for which the margin is.
+// A worker that writes the state after it says so, for which the margin is. The last host that is
+// taken away takes the state with it.
 void Job::await_last_commit() {
-  suspension_.await_commit(now_ + options_.elastic.leave_grace + options_.stop_margin);
+  const TimePoint until = std::min(now_ + options_.elastic.leave_grace, last_host_gone_at());
+  suspension_.await_commit(until + options_.stop_margin);
+}
+
+// The time at which all hosts with members will be gone, as notices have said; kNever: they have
+// not.
+TimePoint Job::last_host_gone_at() const {
+  std::optional<TimePoint> last;
+  for (const auto& member : worlds_.in_force().members) {
+    const JobWorker& one = workers_.of(member.incarnation);
+    if (one.is_live_member()) last = std::max(last.value_or(now_), hosts_[one.host].gone_at);
+  }
+  return last.value_or(kNever);
 }
 
 void Job::on(const event::Saving& event) {
@@ -109,8 +123,10 @@ void Job::on_suspension_deadline() {
     warn(cat("the state cannot be kept: ", suspension_.saving_text(),
              " were written, and nothing more for ", seconds_text(Suspension::kSaveTimeout)));
   } else {
-    warn(cat("the job came to no commit within ", seconds_text(options_.elastic.leave_grace),
-             " (--leave-grace)"));
+    const bool all_are_gone = last_host_gone_at() <= now_;
+    warn(cat("the job came to no commit ", all_are_gone
+                                               ? std::string("before its hosts were taken away")
+                                               : leave_time_text("within", kNever)));
   }
   on(event::StopRequested{suspension_.signal()});
 }

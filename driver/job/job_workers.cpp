@@ -204,12 +204,17 @@ void Job::ask_to_leave(std::size_t index, std::string why, bool for_good) {
   JobWorker& worker = workers_[index];
   const bool was_asked = worker.is_to_leave();
   worker.leaving = std::max(worker.leaving, for_good ? Leaving::for_good : Leaving::asked);
-  if (was_asked) return;
+  if (was_asked) {
+    // Its host will be gone before the time that it was given is over.
+    worker.leave_by = std::min(worker.leave_by, hosts_[worker.host].gone_at);
+    workers_.renew_deadline(index);
+    return;
+  }
   say(cat(why, ": ", worker.member.worker(),
           worker.membership == MemberStatus::member ? " leaves at the next commit"
                                                     : " is to leave if no commit has taken it in"));
   worker.why_it_leaves = std::move(why);
-  worker.leave_by = now_ + options_.elastic.leave_grace;
+  worker.leave_by = std::min(now_ + options_.elastic.leave_grace, hosts_[worker.host].gone_at);
   workers_.renew_deadline(index);
   decide_within(kAtOnce);
 }
@@ -266,7 +271,7 @@ void Job::stop_waiting_for(std::size_t index) {
   }
 
   const std::string name = worker.member.worker();
-  const std::string grace = cat(seconds_text(options_.elastic.leave_grace), " (--leave-grace)");
+  const TimePoint gone_at = hosts_[worker.host].gone_at;
   const bool is_alone =
       std::none_of(worlds_.in_force().members.begin(), worlds_.in_force().members.end(),
                    [&](const WorldMember& member) {
@@ -295,22 +300,29 @@ void Job::stop_waiting_for(std::size_t index) {
   if (is_alone) {
     failures_.lose_state(cat("the state is lost: ", name,
                              " had the only copy of it and was to leave (", worker.why_it_leaves,
-                             "), and no other worker had taken it over after ", grace));
+                             "), and no other worker had taken it over ",
+                             leave_time_text("after", gone_at)));
     warn(cat(failures_.state_lost_with(), "; stopping it"));
   } else if (was_needed) {
-    warn(cat(name, " was to leave (", worker.why_it_leaves,
-             "), and nobody has come in its place after ", grace, "; the others go on without it"));
+    warn(cat(name, " was to leave (", worker.why_it_leaves, "), and nobody has come in its place ",
+             leave_time_text("after", gone_at), "; the others go on without it"));
   } else {
-    warn(cat(name, " came to no commit within ", grace, " (", worker.why_it_leaves,
-             "); the others go on without it"));
+    warn(cat(name, " came to no commit ", leave_time_text("within", gone_at), " (",
+             worker.why_it_leaves, "); the others go on without it"));
   }
 
   if (!is_alone && has_only_copy) {
-    failures_.lose_state(cat(name,
-                             ", the last worker that was known to have the state, was to leave (",
-                             worker.why_it_leaves, "), and was stopped after ", grace));
+    failures_.lose_state(
+        cat(name, ", the last worker that was known to have the state, was to leave (",
+            worker.why_it_leaves, "), and was stopped ", leave_time_text("after", gone_at)));
   }
   let_go(index, worker.why_it_leaves);
+}
+
+// "within 30 s (--leave-grace)", for what was waited for in vain.
+std::string Job::leave_time_text(std::string_view preposition, TimePoint gone_at) const {
+  if (gone_at <= now_) return "before its host was taken away";
+  return cat(preposition, " ", seconds_text(options_.elastic.leave_grace), " (--leave-grace)");
 }
 
 // Somebody could take the state over from this worker: another one that stays lives, or can be

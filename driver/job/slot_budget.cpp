@@ -46,6 +46,11 @@ TimePoint SlotBudget::host_failed(const std::string& name, TimePoint now, double
   return rest.ends > now ? rest.ends : begin(rest, now, random, options_);
 }
 
+TimePoint SlotBudget::prolong_rest(const std::string& name, TimePoint until) {
+  Rest& rest = hosts_[name].rest;
+  return rest.ends = std::max(rest.ends, until);
+}
+
 TimePoint SlotBudget::begin(Rest& rest, TimePoint now, double random,
                             const BudgetOptions& options) {
   const double before = grow(rest.count, now, options.forget_after * kRestsAreRememberedLonger) - 1;

@@ -53,6 +53,8 @@ class SlotBudget {
   // The slot rests as after failures that are too many; the rest always ends.
   TimePoint set_aside(const std::string& host, int slot, TimePoint now, double random);
   TimePoint host_failed(const std::string& host, TimePoint now, double random);
+  // A host that rests does so until then, or longer.
+  TimePoint prolong_rest(const std::string& host, TimePoint until);
 
   // Drops what no answer depends on any more: hosts whose names may never come again.
   void forget_old(TimePoint now);

@@ -1,6 +1,7 @@
 #include "driver/run/spec_options.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <set>
 
@@ -62,7 +63,9 @@ JobStart job_start(const JobSpec& spec, const std::string& job_id, const Prepara
   options.leave_grace = spec.elastic->leave_grace;
   options.replaces_slow = spec.elastic->replaces_slow;
   options.keeps_state_in_agents = spec.elastic->keeps_state_in_agents;
-  options.suspends_when_all_go = spec.slurm.has_value();
+  const bool is_warned =
+      !spec.elastic->notice_command.empty() && spec.elastic->suspended_by.contains(SIGTERM);
+  options.suspends_when_all_go = spec.slurm.has_value() || is_warned;
   const std::string seed = random_bytes(sizeof(options.jitter_seed));
   std::memcpy(&options.jitter_seed, seed.data(), sizeof(options.jitter_seed));
   return {std::move(job), JobStart::Elastic{}};

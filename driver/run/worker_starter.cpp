@@ -11,10 +11,13 @@ namespace hvd::driver {
 namespace {
 
 SharedBytes program_of(const JobSpec& spec) {
-  return share(agent_link::Program{spec.command, spec.environment, spec.working_directory,
-                                   spec.host_variables,
-                                   spec.elastic && spec.elastic->keeps_state_in_agents}
-                   .encode());
+  agent_link::Program program{spec.command, spec.environment, spec.working_directory,
+                              spec.host_variables};
+  if (spec.elastic) {
+    program.keeps_state = spec.elastic->keeps_state_in_agents;
+    program.notice_command = spec.elastic->notice_command;
+  }
+  return share(program.encode());
 }
 
 }  // namespace

@@ -41,7 +41,8 @@ hvd_test(hvd_takeover_test
   ${e2e}/kept_state_test.cpp
   ${e2e}/takeover_test.cpp
   ${e2e}/saving_test.cpp
-  LIBRARIES hvd_test_steps hvd_rendezvous
+   ${e2e}/notice_test.cpp
+   LIBRARIES hvd_test_steps hvd_rendezvous
   LABELS e2e
   TIMEOUT 300)
 add_dependencies(hvd_takeover_test hvdrun hvd-agent elastic_steps)

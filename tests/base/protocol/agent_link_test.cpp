@@ -17,7 +17,7 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(
       Launch{7, "a#1", {"./train", ""}, {"A=1", "B="}, "/home", std::string("\0w", 2), {"HOME"}});
   expect_sound(Launch{});
-  expect_sound(Program{{"./train", ""}, {"A=1", "B="}, "/home", {"HOME"}});
+  expect_sound(Program{{"./train", ""}, {"A=1", "B="}, "/home", {"HOME"}, true, "sleep 9"});
   expect_sound(Signal{1, -15});
   expect_sound(Stop{2, 5000, "because"});
   expect_sound(Kill{3});
@@ -47,7 +47,7 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(Describe{16});
   expect_sound(Described{16, "it runs"});
   expect_sound(WorldCommitted{17, 3});
-  expect_sound(HostLeaves{});
+  expect_sound(HostLeaves{true, 120'000});
   expect_sound(Paused{false});
   expect_sound(ActivityWanted{});
   expect_sound(WorkerActivity{7, 2, 18, 'S', true, true, "nothing", "a", {}});
@@ -58,6 +58,11 @@ TEST(AgentLinkMessages, AreSound) {
   expect_sound(Checked{Checked::Step::find_program, 2, "find train"});
   expect_sound(Probed{7, {"", "refused"}});
   expect_sound(Bye{});
+}
+
+TEST(AgentLinkMessages, AHostHasNoNegativeTimeLeft) {
+  EXPECT_TRUE(HostLeaves::decode(payload_of(HostLeaves{true, HostLeaves::kUnknown})).ok());
+  EXPECT_EQ(HostLeaves::decode(payload_of(HostLeaves{true, -2})).status().code(), Code::data_loss);
 }
 
 TEST(AgentLinkMessages, WorkNamesEachCollectiveOnceAndNoOther) {

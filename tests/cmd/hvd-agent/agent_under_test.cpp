@@ -212,7 +212,10 @@ void AgentUnderTest::handle(const Frame& frame) {
       return with(static_cast<WorldCommitted*>(nullptr),
                   [](const auto& m, auto& h) { h.committed.push_back(m.generation); });
     case Kind::host_leaves:
-      return with(static_cast<HostLeaves*>(nullptr), [&](auto&, auto&) { ++host_leaves; });
+      return with(static_cast<HostLeaves*>(nullptr), [&](const auto& m, auto&) {
+        ++host_leaves;
+        newest_leave = m;
+      });
     case Kind::paused:
       return with(static_cast<Paused*>(nullptr), [&](auto&, auto&) { ++pauses; });
     case Kind::activity_wanted:

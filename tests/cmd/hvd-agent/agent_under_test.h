@@ -110,6 +110,7 @@ class AgentUnderTest {
   std::vector<agent_link::Checked> checked;
   std::map<std::uint32_t, agent_link::Probed> probed;
   int host_leaves = 0;
+  agent_link::HostLeaves newest_leave;
   int pauses = 0;  // answers to Pause
   int activity_wanted = 0;
   std::map<agent_link::Incarnation, agent_link::WorkerActivity> activities;  // the newest

@@ -20,5 +20,6 @@ hvd_test(hvd_agent_test
   cmd/hvd-agent/orphan_timer_test.cpp
   cmd/hvd-agent/tree_test.cpp
   cmd/hvd-agent/worker_channel_test.cpp
+  cmd/hvd-agent/notice_command_test.cpp
   LIBRARIES hvd_agent LABELS unit asan once)
 add_dependencies(hvd_agent_test hvd-agent hvd_agent_test_worker hvd_without_calls)

@@ -387,6 +387,13 @@ class GoldenScript {
     if (name == "found") return found(words);
     if (name == "no-discovery") return event::DiscoveryFailed{rest(words)};
     if (name == "leaves") return event::HostLeaves{host(words)};
+    if (name == "notice") {
+      event::HostLeaves leaves{host(words), true};
+      if (const std::string left = rest(words); !left.empty()) {
+        leaves.left = milliseconds(std::stoi(left));
+      }
+      return leaves;
+    }
     if (name == "drain" || name == "drain-undo") {
       return event::DrainRequested{rest(words), name == "drain-undo"};
     }

@@ -48,7 +48,7 @@ const std::vector<Event>& all_events() {
       event::HostsFound{{{{"a", 4, 8, "me@a", "me", 2222, "10.0.0.1"}, true, true}, {{"b", 0}}}},
       event::DiscoveryFailed{"no such script"},
       event::AddressFound{1, "10.0.0.2", "10.0.0.1:4711"},
-      event::HostLeaves{1},
+      event::HostLeaves{1, true, milliseconds(30'000)},
       event::WorkerReady{1, 2},
       event::LeaveRequested{1, 2},
       event::WorkerLeft{1, 2, "no memory", true},

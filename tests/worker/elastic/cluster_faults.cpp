@@ -73,7 +73,11 @@ void SimulatedCluster::plan_faults() {
     });
   });
   now_and_then(climate_.host_leaves, [this] {
-    on_some_session([this](HostIndex host) { tell(host, event::HostLeaves{host}); });
+    on_some_session([this](HostIndex host) {
+      event::HostLeaves leaves{host, dice_.one_in(2)};
+      if (leaves.is_notice && !dice_.one_in(4)) leaves.left = milliseconds(dice_.up_to(10'000));
+      tell(host, leaves);
+    });
   });
   now_and_then(climate_.agent_dies, [this] {
     on_some_session([this](HostIndex host) {
