@@ -50,7 +50,7 @@ foreach(file numpy_memory torch_memory torch_state)
 endforeach()
 hvd_python_test(getting_started TIMEOUT 500 LABELS e2e
   COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/getting_started_test.py)
-foreach(file init channel loaders package)
+foreach(file init channel loaders notices package)
   hvd_python_test(${file} TIMEOUT 300 LABELS e2e COMMAND ${pytest} ${CMAKE_CURRENT_LIST_DIR}/${file}_test.py)
 endforeach()
 foreach(file run shards_jobs)
