@@ -94,6 +94,7 @@ constexpr std::array kPlaceholders{
     Row{"hosts", "HOST:SLOTS,..."},
     Row{"ssh-host-key", "accept-new|strict|off"},
     Row{"host-discovery-script", "PROGRAM"},
+    Row{"notice-command", "COMMAND"},
     Row{"blacklist-cooldown-range", "LOW HIGH"},
     Row{"network-interface", "NAME"},
     Row{"advertise-address", "ADDRESS"},

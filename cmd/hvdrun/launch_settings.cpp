@@ -192,8 +192,8 @@ constexpr std::array kLaunchSettings{
     Knob{.flag = "notice-command",
          .config_key = "elastic.notice_command",
          .type = KnobType::text,
-         .help = "Command that is run on each host by sh: it ends with 0 when the host is about to "
-                 "be taken away, and may print the seconds that are left. Its workers leave"},
+         .help = "Command that sh runs on each host and that ends with 0 when the host is about to "
+                 "be taken away; it may print the seconds that are left"},
     Knob{.flag = "discovery-interval",
          .config_key = "elastic.discovery_interval_seconds",
          .type = KnobType::real,
