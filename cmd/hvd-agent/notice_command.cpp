@@ -20,8 +20,8 @@ namespace {
 constexpr std::size_t kKeptOutput = 4096;    // bytes, of each stream
 constexpr double kMostSeconds = 31'536'000;  // a year; more fits no message
 constexpr int kNoNoticeYet = 1;              // the exit code
-// They empty a pipe that was full when the command ended. One that prints without end leaves the
-// agent time for the rest.
+// So many reads empty a pipe that was full when the command ended. A command that prints without
+// end leaves the agent time for the rest.
 constexpr int kReadsOfPipe = 17;
 
 std::string_view last_line(std::string_view text) {
