@@ -81,7 +81,7 @@ struct Welcome {
   std::uint16_t rendezvous_port = 0;
   std::string advertise_address;  // where this host's workers listen, and are reached by the others
   // A World follows at once: the newest effective one. This worker is a member of it, unless it is
-  // to join later. False if no world is known yet.
+  // to join later. False if no world is known yet; then the job has to be elastic.
   bool world_follows = false;
   bool elastic = false;  // the world may change while the job goes on
   bool bound = false;    // each worker of this host may use only processors that no other one may

@@ -71,6 +71,9 @@ std::string WorldDocument::to_json() const {
 
 namespace {
 
+// Of the names and addresses of all members together.
+constexpr std::uint64_t kMostBytesOfNames = std::uint64_t{64} << 20;
+
 enum Flags : std::uint8_t { kIsEffective = 1, kIsLast = 2 };
 
 // Members that follow each other on one host, in slots and of incarnations that count up by one.
@@ -124,6 +127,7 @@ Result<std::vector<Stretch>> read_stretches(WireReader& in) {
   std::vector<Stretch> stretches;
   Stretch before;
   std::uint64_t members = 0;
+  std::uint64_t bytes_of_names = 0;
   for (std::uint64_t left = in.varint(); left > 0; --left) {
     Stretch stretch;
     const bool is_whole = read_after(in, before.host, stretch.host) &&
@@ -137,9 +141,11 @@ Result<std::vector<Stretch>> read_stretches(WireReader& in) {
     }
     if (!is_whole || in.failed())
       return wrong("it ends too early, or a name begins as none before it");
-    members += std::min(stretch.count, kMostMembers + 1);
+    members += std::min<std::uint64_t>(stretch.count, kMostMembers + 1);
     if (stretch.count == 0) return wrong("a host without a member");
     if (members > kMostMembers) return wrong(cat("it has more than ", kMostMembers, " members"));
+    bytes_of_names += stretch.count * (stretch.host.size() + stretch.address.size());
+    if (bytes_of_names > kMostBytesOfNames) return wrong("its names are too long");
     if (stretch.slot > kMostSlots - stretch.count) return wrong("a slot is not a number of one");
     before = stretch;
     stretches.push_back(std::move(stretch));

@@ -4,6 +4,7 @@
 // a person and other programs can read.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -38,8 +39,8 @@ void assign_local_and_cross_ranks(std::vector<WorldMember>& members);
 
 enum class WorldState { proposed, effective };
 
-// A document that says more is refused before memory is asked for.
-inline constexpr std::uint64_t kMostMembers = std::uint64_t{1} << 18;
+// A job has no more workers, and a document that says so is refused before memory is asked for.
+inline constexpr std::size_t kMostMembers = 100'000;
 
 struct WorldDocument {
   std::string job_id;

@@ -37,6 +37,7 @@ void Supervisor::hold(const Status& why) {
 void Supervisor::give_link_up(const Status& why) {
   drop_link();
   queued_frames_.clear();
+  world_keys_ = {};
   link_.cut();
   if (phase_ == Phase::holding) return;  // the next driver has died, too, before its Hello
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/protocol/world_document.h"
 #include "driver/job/job_io.h"
 
 namespace hvd::driver {
@@ -43,7 +44,7 @@ struct Limits {
   int spares = 0;  // workers that wait beside it
 };
 
-inline constexpr std::size_t kMaxWorkers = 100'000;  // of a job, whatever discovery prints
+inline constexpr std::size_t kMaxWorkers = kMostMembers;  // of a job, whatever discovery prints
 
 struct SlotPlace {
   std::string host;

@@ -32,6 +32,9 @@ Result<Membership*> Membership::begin(AgentChannel& agent) {
 
 void Membership::hear(const worker_link::World& message) {
   auto document = WorldDocument::decode(message.document);
+  if (document.ok() && document->generation != message.generation) {
+    document = Status(Code::data_loss, cat("it says that it is of ", document->generation));
+  }
   if (!document.ok()) {
     HVD_LOG(error, "the agent sent a world that cannot be read, of generation "
                        << message.generation << ": " << document.status().message());
@@ -39,11 +42,12 @@ void Membership::hear(const worker_link::World& message) {
   }
   document->state = message.effective ? WorldState::effective : WorldState::proposed;
   const std::lock_guard lock(mutex_);
+  const bool could_enter = next_with_key() != nullptr;
   keys_[message.generation] = message.key;
-  if (follower_.hear(*document)) {
-    heard_ = Clock::now();
-    end_current(*document, "has replaced");
-  }
+  const bool ends_current = follower_.hear(*document);
+  const bool can_enter = next_with_key() != nullptr;
+  if (ends_current || (can_enter && !could_enter)) heard_ = Clock::now();
+  if (ends_current) end_current(*document, "has replaced");
   changed_.notify_all();
 }
 
@@ -113,7 +117,8 @@ Result<Membership::Entry> Membership::next(TimePoint again_at, TimePoint deadlin
     }
     changed_.wait_until(lock, std::min(again_at, deadline),
                         [this] { return is_over_or_newer() || agent_.driver_is_gone(); });
-    waits = agent_.driver_is_gone() && !is_over_or_newer() && Clock::now() < deadline;
+    const TimePoint now = Clock::now();
+    waits = !is_over_or_newer() && now < deadline && (agent_.driver_is_gone() || now < again_at);
   }
 
   if (abandoned_) {
@@ -167,13 +172,13 @@ void Membership::set_running(bool running) {
 TimePoint Membership::late_at() const {
   const std::lock_guard lock(mutex_);
   const bool can_be = running_ && !abandoned_ && late_after_.count() != 0 && heard_ != kNever &&
-                      follower_.next() != nullptr && !agent_.driver_is_gone();
+                      next_with_key() != nullptr && !agent_.driver_is_gone();
   return can_be ? heard_ + late_after_ : kNever;
 }
 
 std::optional<std::string> Membership::late() const {
   const std::lock_guard lock(mutex_);
-  const auto* const document = follower_.next();
+  const auto* const document = next_with_key();
   if (document == nullptr || !running_ || abandoned_) return std::nullopt;
   return cat(agent_.welcome().worker, " did not come to generation ", document->generation,
              " within ", late_after_.count() / 1000, " s (--stall-check-shutdown-time-seconds), ",
@@ -230,6 +235,7 @@ Status Membership::committed(const std::string& bytes) {
     ended_by_plan_ = true;
     end_current(*document, "follows, as all have agreed at a commit,");
     follower_.committed(std::move(*document));
+    heard_ = Clock::now();
     changed_.notify_all();
   }
   return agent_.send_committed(generation);

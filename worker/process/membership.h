@@ -37,13 +37,15 @@ class Membership {
   // Listens to the agent from now on. An error: its Welcome holds no world that can be read.
   static Result<Membership*> begin(AgentChannel& agent);
 
-  // The newest world has this worker in it, and was not entered yet: next() returns at once.
+  // The newest world has this worker in it, its key has come, and it was not entered yet: next()
+  // returns at once.
   bool has_next() const;
   // Blocks until there is a world to enter: a newer one; at `again_at` the one entered last, if
   // there is one, since a world can fail without the loss of a member. While hvdrun is gone that
-  // one waits for a successor, and then as long again: its members meet in hvdrun's rendezvous. A
-  // worker that was in no
-  // world yet says that it is ready, and waits without end: the driver decides.
+  // one waits for a successor, and then as long again: its members meet in hvdrun's rendezvous. It
+  // is not entered again once a commit has named a newer one, whose key may be on its way here. A
+  // worker that was in no world yet says that it is ready, and waits without end: the driver
+  // decides.
   // failed_precondition: the newest world does without this worker. aborted: the job is being
   // stopped. deadline_exceeded.
   Result<Entry> next(TimePoint again_at, TimePoint deadline = kNever);
@@ -102,7 +104,7 @@ class Membership {
   bool abandoned_ = false;
   bool running_ = false;
   std::chrono::milliseconds late_after_{0};
-  TimePoint heard_ = kNever;  // of the newest world that ended the one in force
+  TimePoint heard_ = kNever;  // of the world that is to be entered next, and of its key
 };
 
 }  // namespace hvd::worker

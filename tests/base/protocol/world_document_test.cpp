@@ -170,14 +170,22 @@ TEST(WorldDocument, RefusesEveryDefect) {
 }
 
 TEST(WorldDocument, RefusesMoreMembersThanAWorldCanHaveBeforeItAsksForMemory) {
-  expect_refused(bytes_of(1, 0, 0, kMostMembers + 1), "more than 262144 members");
-  expect_refused(bytes_of(1, 0, 0, ~std::uint64_t{0} >> 1), "more than 262144 members");
+  expect_refused(bytes_of(1, 0, 0, kMostMembers + 1), "more than 100000 members");
+  expect_refused(bytes_of(1, 0, 0, ~std::uint64_t{0} >> 1), "more than 100000 members");
   WireWriter many;
   many.str("job").u64(1).u8(1).varint(5);
   for (int i = 0; i < 5; ++i) {
     many.varint(0).varint(0).varint(0).varint(0).varint(kMostMembers / 4 << 1);
   }
-  expect_refused(many.take(), "more than 262144 members");
+  expect_refused(many.take(), "more than 100000 members");
+}
+
+// A name of many members may be written once.
+TEST(WorldDocument, RefusesNamesThatWouldTakeMuchMemory) {
+  WireWriter one;
+  one.str("job").u64(1).u8(1).varint(1);
+  one.varint(0).varint(9'000).raw(std::string(9'000, 'n')).varint(0).varint(0);
+  expect_refused(one.varint(std::uint64_t{10'000} << 1).take(), "names are too long");
 }
 
 TEST(WorldDocument, RefusesEveryTruncation) {

@@ -112,6 +112,27 @@ TEST_F(ElasticMembership, AWorldThatACommitTookIntoForceIsEnteredOnceItsKeyHasCo
   EXPECT_EQ(entry->key, "key");
 }
 
+// Late, the process would end, and the test with it.
+TEST_F(ElasticMembership, TheWaitForAKeyDoesNotCountAsItsOwnTime) {
+  ASSERT_TRUE(enter().ok());
+  publish(world_of_one(2));  // an earlier loss, long ago
+  ASSERT_TRUE(membership_->wait_for_newer(Clock::now() + test::kGenerous));
+  ASSERT_TRUE(enter().ok());
+  constexpr std::chrono::milliseconds kLimit(5'000);
+  membership_->set_running(true);
+  membership_->end_if_late(kLimit);
+  auto& agent = membership_->agent();
+  EXPECT_FALSE(agent.wait_for_stop(Clock::now() + kLimit + std::chrono::milliseconds(500)));
+  ASSERT_TRUE(membership_->committed(world_of_one(3).encode()).ok());
+  EXPECT_FALSE(agent.wait_for_stop(Clock::now() + std::chrono::milliseconds(300)));
+  publish(world_of_one(3));
+  ASSERT_TRUE(membership_->wait_for_newer(Clock::now() + test::kGenerous));
+  EXPECT_FALSE(agent.wait_for_stop(Clock::now() + std::chrono::milliseconds(300)))
+      << "its time begins when it can enter the world";
+  EXPECT_EQ(enter()->document.generation, 3U);
+  membership_->set_running(false);
+}
+
 TEST_F(ElasticMembership, AProcessThatLeavesWaitsForNoWorld) {
   const auto entry = enter();
   ASSERT_TRUE(entry.ok());
