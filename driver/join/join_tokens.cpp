@@ -70,7 +70,7 @@ std::string JoinTokens::to_json(TimePoint now, WallTime wall_time) const {
 Status JoinTokens::restore(std::string_view json, TimePoint now, WallTime wall_time) {
   constexpr std::uint64_t kMostNumber = std::numeric_limits<std::uint32_t>::max();
   constexpr std::uint64_t kMostTime = 9'000'000'000'000;  // ms since 1970, which the clock can hold
-  const Status wrong(Code::data_loss, "it is not the file of a job's join tokens");
+  Status wrong(Code::data_loss, "it is not the file of a job's join tokens");
   const Json all = Json::parse(json, nullptr, false);
   if (!all.is_object() || number_in(all, "schema", kSchema) != kSchema) return wrong;
   const auto last = number_in(all, "last", kMostNumber);

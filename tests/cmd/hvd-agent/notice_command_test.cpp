@@ -34,7 +34,7 @@ class AgentNotice : public testing::Test {
   static AgentOptions elastic() {
     AgentOptions options;
     options.hello.elastic = true;
-    options.hello.host = "noticed";
+    options.hello.host = cat("noticed-", ::getpid());
     return options;
   }
   // As the agent of a job with this command, which has a first worker.
@@ -82,7 +82,7 @@ TEST_F(AgentNotice, ItsCommandHasEnvironmentAndDirectoryOfTheWorkersAndAGroupOfI
       "env | grep -c ^HVD_WORKER_FD; } > said; true");
   ASSERT_TRUE(agent_.until([&] { return agent_.host_leaves + agent_.problems.size() > 0; }));
   const auto here = std::filesystem::canonical(directory()).string();
-  EXPECT_EQ(file("said"), cat("red noticed\n", here, "\nleads\n0\n"));
+  EXPECT_EQ(file("said"), cat("red noticed-", ::getpid(), "\n", here, "\nleads\n0\n"));
 }
 
 TEST_F(AgentNotice, OfACommandThatCannotBeStartedIsNone) {
