@@ -3,10 +3,11 @@
 # written, a /dev/shm of 64 MB, volumes, a user without an entry in /etc/passwd and without any
 # capability, and the environment of a pod. Then COMMAND takes its place.
 #
-#   container.sh NAME USER GROUP FS_GROUP STATE [secret:DIR|empty:DIR]... -- COMMAND...
+#   container.sh NAME USER GROUP FS_GROUP STATE [secret:DIR|empty:DIR|claim:DIR]... -- \
+#     [VARIABLE=VALUE]... COMMAND...
 #
-# STATE is a directory of the host: its hosts and token become /etc/hosts and the Secret, its data
-# is mounted at /data, as a shared volume would be.
+# STATE is a directory of the host: its hosts and token become /etc/hosts and the Secret, its volume
+# a claim, its data is mounted at /data, as a shared volume would be.
 set -eu
 name=$1 user=$2 group=$3 fs_group=$4 state=$5
 shift 5
@@ -25,6 +26,12 @@ while [ "$1" != -- ]; do
   case $1 in
     empty:*)
       mount -t tmpfs -o "mode=2777,gid=$fs_group" volume "$directory"
+      ;;
+    claim:*) # each mount opens what lies there to the group
+      chgrp -R "$fs_group" "$state/volume"
+      find "$state/volume" -type d -exec chmod ug+rwx,g+s {} +
+      find "$state/volume" -type f -exec chmod ug+rw {} +
+      mount --bind "$state/volume" "$directory"
       ;;
     secret:*) # root's, its group reads, behind two links
       mount -t tmpfs -o "mode=3777,gid=$fs_group" volume "$directory"

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "base/text.h"
 #include "tests/deploy/manifests.h"
@@ -14,7 +16,7 @@
 namespace hvd::test {
 namespace {
 
-constexpr int kNodes = 5;  // the driver's, and four for workers
+constexpr int kNodes = 6;  // the driver's, four for workers, and the next one of the driver
 
 class KubernetesTest : public BedTest {
  protected:
@@ -32,10 +34,26 @@ class KubernetesTest : public BedTest {
 
   void start_driver(const PodSpec& spec) {
     spec_ = spec;
-    driver_ = std::make_unique<Pod>(bed_->host(1), spec, "hvd-driver-x7k2p");
+    Host& node = bed_->host(driver_node_);
+    driver_ = std::make_unique<Pod>(node, spec, cat("hvd-driver-x7k", driver_node_));
     for (int number = 1; number <= kNodes; ++number) {
-      publish_name(bed_->host(number), bed_->host(1).ipv4(), "hvd-driver");
+      publish_name(bed_->host(number), node.ipv4(), "hvd-driver");
     }
+  }
+  // As the controller of a Job makes a pod in the place of the one that has ended.
+  void start_driver_elsewhere() {
+    const int before = std::exchange(driver_node_, driver_node_ == 1 ? kNodes : 1);
+    move_volume(bed_->host(before), bed_->host(driver_node_));
+    start_driver(spec_);
+  }
+  // The workers of the newest world. A pid means little by itself: it is that of a container.
+  std::set<std::tuple<std::string, pid_t, std::int64_t>> members() {
+    std::set<std::tuple<std::string, pid_t, std::int64_t>> found;
+    logs_->read();
+    for (const StepLog* const member : logs_->members()) {
+      found.emplace(member->worker, member->pid, member->started);
+    }
+    return found;
   }
   // Worker N, under its stable name, on node N + 2.
   Pod& start_worker(int number, const PodSpec& spec) {
@@ -61,8 +79,8 @@ class KubernetesTest : public BedTest {
     const auto request = cat("GET ", spec_.probe_path, " HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n");
     return bed_->head()
         .run({"timeout", "5", "bash", "-c",
-              cat("exec 3<>/dev/tcp/", bed_->host(1).ipv4(), "/", spec_.probe_port, " && printf '",
-                  request, "' >&3 && cat <&3")})
+              cat("exec 3<>/dev/tcp/", bed_->host(driver_node_).ipv4(), "/", spec_.probe_port,
+                  " && printf '", request, "' >&3 && cat <&3")})
         .out;
   }
 
@@ -91,6 +109,7 @@ class KubernetesTest : public BedTest {
   std::unique_ptr<HostBed> bed_;
   std::unique_ptr<StepLogs> logs_;
   PodSpec spec_;
+  int driver_node_ = 1;
   std::unique_ptr<Pod> driver_;
   std::map<int, std::unique_ptr<Pod>> workers_;
 };
@@ -169,13 +188,58 @@ TEST_F(KubernetesTest, AnIndexedJobEndsWithTheCodeOfTheJob) {
   }
 }
 
-TEST_F(KubernetesTest, ADriverThatIsDeletedEndsTheJobWithinItsGracePeriod) {
+TEST_F(KubernetesTest, AStaticDriverThatIsDeletedEndsTheJobWithinItsGracePeriod) {
+  const PodSpec worker = read_pod("static/workers.yaml");
+  scale(worker.replicas, worker);
+  start_driver(
+      read_pod("static/driver.yaml").with_program({"sh", "-c", "echo up >&2; exec sleep 1000"}));
+  ASSERT_TRUE(driver_->wait_for_error("up")) << driver_->said();
+  EXPECT_EQ(driver_->remove().code, 143);
+  for (auto& [number, pod] : workers_) EXPECT_EQ(pod->wait().code, 143) << pod->said();
+}
+
+TEST_F(KubernetesTest, AnElasticDriverThatGoesComesAgainElsewhereAndItsJobGoesOn) {
+  const PodSpec worker = read_pod("elastic/workers.yaml");
+  scale(2, worker);
+  start_driver(read_pod("elastic/driver.yaml").with_program(kSteps));
+  const auto world = expect_world(2);
+  const auto workers = members();
+  ASSERT_EQ(workers.size(), 2U) << logs_->summary();
+  for (const bool is_deleted : {true, false}) {
+    if (is_deleted) {
+      EXPECT_EQ(driver_->remove().code, 137) << driver_->said();
+    } else {
+      driver_->kill();
+    }
+    ASSERT_TRUE(logs_->wait_for_steps_more(20)) << "a world that is whole needs no driver";
+    start_driver_elsewhere();
+    ASSERT_TRUE(driver_->wait_for_error("goes on with job")) << driver_->said();
+    ASSERT_TRUE(logs_->wait_for_steps_more(20)) << driver_->said();
+    EXPECT_EQ(members(), workers) << logs_->summary();
+  }
+  EXPECT_EQ(logs_->newest_world(), world) << logs_->summary();
+  EXPECT_EQ(logs_->steps_done_again(), 0) << logs_->summary();
+  // The new one drives.
+  scale(3, worker);
+  expect_world(3, world);
+
+  say_enough();
+  expect_all_end_with(0);
+  EXPECT_EQ(logs_->errors(), "") << logs_->summary();
+  start_driver_elsewhere();
+  const auto end = driver_->wait();
+  EXPECT_EQ(end.code, 1) << end.err;
+  EXPECT_NE(end.err.find("has ended, and does not begin anew"), std::string::npos) << end.err;
+}
+
+TEST_F(KubernetesTest, HvdrunStopInThePodOfAnElasticDriverEndsItsJob) {
   const PodSpec worker = read_pod("elastic/workers.yaml");
   scale(2, worker);
   start_driver(read_pod("elastic/driver.yaml").with_program(kSteps));
   expect_world(2);
-  EXPECT_EQ(driver_->remove().code, 143);
-  for (auto& [number, pod] : workers_) EXPECT_EQ(pod->wait().code, 143) << pod->said();
+  const auto stop = driver_->exec({"hvdrun", "stop"});
+  EXPECT_EQ(stop.code, 0) << stop.err;
+  expect_all_end_with(143);
 }
 
 // hvd's shared memory is no file there, so neither the size of /dev/shm nor what else fills it

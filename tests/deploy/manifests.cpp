@@ -18,24 +18,35 @@ std::vector<std::string> volumes_of(const YAML::Node& pod, const YAML::Node& con
   for (const auto& mount : container["volumeMounts"]) {
     for (const auto& volume : pod["volumes"]) {
       if (volume["name"].as<std::string>() != mount["name"].as<std::string>()) continue;
-      const char* const kind = volume["secret"] ? "secret" : "empty";
+      const char* const kind = volume["secret"]                  ? "secret"
+                               : volume["persistentVolumeClaim"] ? "claim"
+                                                                 : "empty";
       found.push_back(cat(kind, ":", mount["mountPath"].as<std::string>()));
     }
   }
   return found;
 }
 
-// As the kubelet does it: $(NAME) in a word is the container's variable of that name.
-void expand_variables(std::vector<std::string>& words, const YAML::Node& container) {
-  for (const auto& variable : container["env"]) {
-    const std::string mark = cat("$(", variable["name"].as<std::string>(), ")");
-    for (auto& word : words) {
-      const auto at = word.find(mark);
-      if (at != std::string::npos) {
-        word.replace(at, mark.size(), variable["value"].as<std::string>());
-      }
-    }
+// As the kubelet does it: $(NAME) in a word is the container's variable of that name, also in the
+// value of a later variable.
+void expand(std::string& word, const std::vector<std::string>& variables) {
+  for (const auto& variable : variables) {
+    const auto equals = variable.find('=');
+    const std::string mark = cat("$(", variable.substr(0, equals), ")");
+    const auto at = word.find(mark);
+    if (at != std::string::npos) word.replace(at, mark.size(), variable.substr(equals + 1));
   }
+}
+
+std::vector<std::string> variables_of(const YAML::Node& container) {
+  std::vector<std::string> variables;
+  for (const auto& variable : container["env"]) {
+    // The only field that a manifest here asks for is the number of the Job.
+    auto value = variable["value"].as<std::string>("0d6c1f2e-8f0b-4c55-9f5e-1b1f5f0c7a11");
+    expand(value, variables);
+    variables.push_back(cat(variable["name"].as<std::string>(), "=", value));
+  }
+  return variables;
 }
 
 int port_called(const YAML::Node& container, const std::string& name) {
@@ -56,7 +67,8 @@ PodSpec pod_of(const YAML::Node& object) {
   PodSpec spec;
   append_words(spec.command, container["command"]);
   append_words(spec.command, container["args"]);
-  expand_variables(spec.command, container);
+  spec.variables = variables_of(container);
+  for (auto& word : spec.command) expand(word, spec.variables);
   spec.user = pod["securityContext"]["runAsUser"].as<int>();
   spec.group = pod["securityContext"]["runAsGroup"].as<int>();
   spec.fs_group = pod["securityContext"]["fsGroup"].as<int>();

@@ -10,12 +10,13 @@ namespace hvd::test {
 
 // Its one container, and what the kubelet does around it.
 struct PodSpec {
-  std::vector<std::string> command;  // command and args
+  std::vector<std::string> command;    // command and args
+  std::vector<std::string> variables;  // "NAME=value"
   int user = -1;
   int group = -1;
   int fs_group = -1;
   std::chrono::seconds grace{0};     // from SIGTERM to SIGKILL
-  std::vector<std::string> volumes;  // "secret:/etc/hvd", "empty:/tmp"
+  std::vector<std::string> volumes;  // "secret:/etc/hvd", "empty:/tmp", "claim:/state"
   std::string probe_path;            // of the liveness probe; empty: there is none
   int probe_port = 0;
   int replicas = 1;  // or completions

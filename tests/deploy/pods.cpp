@@ -28,16 +28,26 @@ void prepare_for_pods(Host& host, const std::vector<std::string>& programs) {
 
   fs::create_directories(data_of(host));
   fs::permissions(data_of(host), fs::perms::all);
+  fs::create_directories(pod_files_of(host) / "volume");
   std::ofstream(pod_files_of(host) / "hosts") << "127.0.0.1 localhost\n";
   std::ofstream(pod_files_of(host) / "token") << std::string(64, 'a') << "\n";
 }
 
 void publish_name(Host& host, const std::string& address, const std::string& name) {
   // In place: the file is mounted in containers.
-  std::ofstream(pod_files_of(host) / "hosts", std::ios::app) << address << " " << name << "\n";
+  std::ofstream(pod_files_of(host) / "hosts") << "127.0.0.1 localhost\n"
+                                              << address << " " << name << "\n";
 }
 
 fs::path data_of(const Host& host) { return pod_files_of(host) / "data"; }
+
+void move_volume(const Host& from, const Host& to) {
+  const auto volume = pod_files_of(from) / "volume";
+  fs::remove_all(pod_files_of(to) / "volume");
+  const auto copied = run({"cp", "-a", volume, pod_files_of(to)});
+  if (copied.code != 0) throw std::runtime_error(copied.err);
+  fs::remove_all(volume);
+}
 
 Pod::Pod(Host& host, PodSpec spec, const std::string& name) : spec_(std::move(spec)) {
   std::vector<std::string> words{"unshare",
@@ -56,6 +66,7 @@ Pod::Pod(Host& host, PodSpec spec, const std::string& name) : spec_(std::move(sp
                                  kState};
   words.insert(words.end(), spec_.volumes.begin(), spec_.volumes.end());
   words.emplace_back("--");
+  words.insert(words.end(), spec_.variables.begin(), spec_.variables.end());
   words.insert(words.end(), spec_.command.begin(), spec_.command.end());
   process_ = host.start(words);
 }
@@ -79,6 +90,25 @@ ExitStatus Pod::remove() {
   auto end = wait();
   end.code = 128 + SIGKILL;  // unshare has a code of its own
   return end;
+}
+
+ExitStatus Pod::exec(const std::vector<std::string>& command) const {
+  std::vector<std::string> words{"nsenter",
+                                 "--target",
+                                 cat(first_process()),
+                                 "--all",
+                                 "--root",
+                                 "--setuid",
+                                 cat(spec_.user),
+                                 "--setgid",
+                                 cat(spec_.group),
+                                 "--",
+                                 "env",
+                                 "-i",
+                                 "PATH=/opt/hvd/bin:/usr/bin:/bin",
+                                 "HOME=/"};
+  words.insert(words.end(), command.begin(), command.end());
+  return run(words);
 }
 
 void Pod::kill() {

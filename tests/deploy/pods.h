@@ -13,12 +13,14 @@
 namespace hvd::test {
 
 // Makes a host ready for pods: programs below /opt/hvd, as in an image, the token, an /etc/hosts
-// that knows no other pod, and an empty /data.
+// that knows no other pod, an empty /data, and an empty volume for claims.
 void prepare_for_pods(Host& host, const std::vector<std::string>& programs);
-// From now on pods on `host` find this address under this name.
+// From now on pods on `host` find this address, and no other one, under this name.
 void publish_name(Host& host, const std::string& address, const std::string& name);
 // The files of /data there.
 std::filesystem::path data_of(const Host& host);
+// The volume of claims is detached from one host and attached to the other.
+void move_volume(const Host& from, const Host& to);
 
 class Pod {
  public:
@@ -28,6 +30,8 @@ class Pod {
   // As a kubelet ends a pod that was deleted: SIGTERM to process 1, SIGKILL after the grace period.
   // The code is 137 then.
   ExitStatus remove();
+  // As `kubectl exec`.
+  ExitStatus exec(const std::vector<std::string>& command) const;
   // The node takes it away without a word.
   void kill();
   ExitStatus wait() { return process_->wait(); }
