@@ -216,6 +216,7 @@ TEST_F(KubernetesTest, AnElasticDriverThatGoesComesAgainElsewhereAndItsJobGoesOn
     ASSERT_TRUE(driver_->wait_for_error("goes on with job")) << driver_->said();
     ASSERT_TRUE(logs_->wait_for_steps_more(20)) << driver_->said();
     EXPECT_EQ(members(), workers) << logs_->summary();
+    EXPECT_NE(probe().find("200 OK"), std::string::npos) << driver_->said();
   }
   EXPECT_EQ(logs_->newest_world(), world) << logs_->summary();
   EXPECT_EQ(logs_->steps_done_again(), 0) << logs_->summary();
