@@ -194,7 +194,8 @@ TEST(Manifests, APodOfADriverThatHasDiedEndsWith137) {
 }
 
 TEST(Manifests, APodThatIsDeletedKillsItsDriver) {
-  const ElasticDriver driver("trap 'echo stopped' TERM; echo $$; while :; do sleep 1; done");
+  const ElasticDriver driver(
+      "trap 'echo stopped' TERM; echo $$; while kill -0 $PPID; do sleep 1; done");
   const auto pod = driver.start();
   ASSERT_TRUE(pod->wait_for_output("\n"));
   const auto hvdrun = parse_number<pid_t>(trim(pod->out()));
