@@ -38,7 +38,8 @@ struct Join {
   std::string host;  // the name by which the job knows it
   std::int32_t slots = 1;
   std::vector<std::string> labels = {};  // base/labels.h
-  // Of the Accepted by which an earlier driver has let it join by the same token; empty: none has.
+  // That of the Accepted by which an earlier driver has let it join by the same token; empty: none
+  // has.
   std::string pass = {};
   HVD_MESSAGE_FIELDS(Join, build_id, host, slots, labels, pass)
 };

@@ -71,7 +71,7 @@ std::string WorldDocument::to_json() const {
 
 namespace {
 
-// Of the names and addresses of all members together.
+// The names and addresses of all members together take no more.
 constexpr std::uint64_t kMostBytesOfNames = std::uint64_t{64} << 20;
 
 enum Flags : std::uint8_t { kIsEffective = 1, kIsLast = 2 };

@@ -81,7 +81,7 @@ class DriverLink {
  private:
   static constexpr std::size_t kEnoughWaiting = std::size_t{256} << 10;
   static constexpr std::size_t kFarTooMuchWaiting = std::size_t{256} << 20;
-  // Of output while the link is cut; with it no stream exceeds its window.
+  // Output that is kept while the link is cut; with it no stream exceeds its window.
   static constexpr std::size_t kMostKeptOutput = agent_link::kOutputWindow;
   // A piece of it costs memory also if it has one byte.
   static constexpr std::size_t kCostOfPiece = 128;

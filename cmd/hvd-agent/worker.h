@@ -76,7 +76,7 @@ struct WorkerContext {
   // is for the next ones.
   bool keeps_state = false;
   std::vector<StateMemory> free_state_memory = {};
-  // Of a driver that has come to another place than the one before; port 0: none has.
+  // That of a driver that has come to another place than the one before; port 0: none has.
   SocketAddress rendezvous = {};
   // A worker has committed while there was no hvdrun.
   std::function<void(std::string commit)> on_commit_mark = {};
