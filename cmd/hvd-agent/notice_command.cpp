@@ -132,21 +132,12 @@ void NoticeCommand::read(Stream& stream, int times) {
 }
 
 void NoticeCommand::on_reaper_events() {
-  while (reaper_) {
-    ReaperReport report;
-    const ssize_t got = ::recv(reaper_.get(), &report, sizeof(report), MSG_DONTWAIT);
-    if (got < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
-    if (got < 0 && errno == EAGAIN) return;
-    if (got > 0) {
-      on_report(report);
-      continue;
-    }
-    reaper_watch_.end();
-    reaper_.reset();
-    if (is_finished_) return;
-    if (runs_) complain("has ended with its reaper, which was killed");
-    run_at_ = Clock::now() + kPause;
-  }
+  if (receive_reports(reaper_, [this](const ReaperReport& report) { on_report(report); })) return;
+  reaper_watch_.end();
+  reaper_.reset();
+  if (is_finished_) return;
+  if (runs_) complain("has ended with its reaper, which was killed");
+  run_at_ = Clock::now() + kPause;
 }
 
 void NoticeCommand::on_report(const ReaperReport& report) {

@@ -462,4 +462,19 @@ Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease,
   ::_exit(0);
 }
 
+bool receive_reports(const UniqueFd& reaper,
+                     const std::function<void(const ReaperReport&)>& on_report) {
+  while (reaper) {
+    ReaperReport report;
+    const ssize_t got = ::recv(reaper.get(), &report, sizeof(report), MSG_DONTWAIT);
+    // A reaper that ended before it read its last order resets the connection. That error comes
+    // once and before the reports that are still in the queue.
+    if (got < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
+    if (got < 0 && errno == EAGAIN) return true;
+    if (got <= 0) return false;
+    on_report(report);
+  }
+  return true;
+}
+
 }  // namespace hvd::agent

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <sys/types.h>
 #include <vector>
 
@@ -69,5 +70,10 @@ PlaceWait wait_for_place(int predecessor, int agent, TimePoint deadline, std::ve
 // hvdrun was given.
 Result<Reaper> fork_reaper(const WorkerStart& start, const SharedLease& lease,
                            bool outlives_driver);
+
+// Hands out the reports that have come from the reaper at this socket, without waiting. False: the
+// reaper has gone, and no other follows.
+bool receive_reports(const UniqueFd& reaper,
+                     const std::function<void(const ReaperReport&)>& on_report);
 
 }  // namespace hvd::agent

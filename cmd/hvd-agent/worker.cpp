@@ -190,22 +190,11 @@ void Worker::launch_failed(int error_number, const std::string& message) {
 }
 
 void Worker::on_reaper_events() {
-  while (reaper_) {
-    ReaperReport report;
-    const ssize_t got = ::recv(reaper_.get(), &report, sizeof(report), MSG_DONTWAIT);
-    // A reaper that ended before it read its last order resets the connection. That error comes
-    // once and before the reports that are still in the queue.
-    if (got < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
-    if (got < 0 && errno == EAGAIN) return;
-    if (got > 0) {
-      on_report(report);
-      continue;
-    }
-    reaper_watch_.end();
-    reaper_.reset();
-    if (state_ == State::launching) launch_failed(ECHILD, "its reaper was killed");
-    changed_();
-  }
+  if (receive_reports(reaper_, [this](const ReaperReport& report) { on_report(report); })) return;
+  reaper_watch_.end();
+  reaper_.reset();
+  if (state_ == State::launching) launch_failed(ECHILD, "its reaper was killed");
+  changed_();
 }
 
 void Worker::on_report(const ReaperReport& report) {

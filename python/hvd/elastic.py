@@ -163,7 +163,7 @@ class State:
 
         Its host goes, it was told to, or the job is suspended. All ranks have committed, and the
         state is as it was then. The function has until ``--leave-grace`` is over, and uses no
-        collective. What it raises ends the worker.
+        collective. An exception that it raises ends the worker.
         """
         self._notice_callbacks.append(callback)
 

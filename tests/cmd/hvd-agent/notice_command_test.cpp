@@ -50,7 +50,7 @@ class AgentNotice : public testing::Test {
     return agent_.until([&] { return agent_.host_leaves > 0; });
   }
   std::string directory() const { return agent_.directory().path(); }
-  // What the command has written there, when it has.
+  // The text that the command has written there, when it has.
   std::string file(const std::string& name) {
     const auto path = agent_.directory().path() / name;
     EXPECT_TRUE(eventually([&] { return read_file(path).ends_with("\n"); })) << name;
